@@ -10,6 +10,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.format.instants import Action
 from pyhudi.operations.read.stream_queries import (
     check_stream_options,
     initial_position,
@@ -84,6 +85,24 @@ def test_where_it_begins_and_ends(tmp_path: Path) -> None:
     assert batches(table, times[-1], BatchLimits(), {}) == []
     table.cluster()
     assert latest_position(table.context) == times[-1], "a service changes no record"
+
+
+def test_positions_if_only_services_are_active(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "cow")
+    for ts, keys in enumerate(["ab", "bc"]):
+        table.upsert(rows(keys, ts))
+    retained = {"hoodie.clean.commits.retained": 1}
+    for _ in range(6):
+        table.cluster(options={"hoodie.table.services.incremental.enabled": False})
+        table.clean(options=retained)
+        table.archive(options={**retained, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3})
+    assert not any(instant.action == Action.COMMIT for instant in table.context.timeline.load().completed_writes())
+    latest = latest_position(table.context)
+    (whole,) = batches(table, BEGINNING, BatchLimits(), {}, until=latest)
+    assert sorted(str(row["id"]) for row in whole) == ["a", "b", "c"]
+    assert [row for batch in batches(table, latest, BatchLimits(), {}) for row in batch] == []
+    table.upsert(rows("d", 9))
+    assert [row["id"] for batch in batches(table, latest, BatchLimits(), {}) for row in batch] == ["d"]
 
 
 def test_stream_start_in_the_archived_timeline(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.actions.commit_metadata import CommitMetadata
+from pyhudi.format.instants import Instant
 from pyhudi.operations.read.change_queries import ChangeQuery, plan_change_query
 from pyhudi.operations.read.checkpoints import check_checkpoint_not_restored
 from pyhudi.operations.read.file_pruning import ReadSettings
@@ -59,14 +60,17 @@ def initial_position(context: TableContext, options: Options) -> str:
     return latest_position(context) if start is None else start
 
 
+@retry_on_stale_files
 def latest_position(context: TableContext) -> str:
-    """Return the completion time of the newest write that changed records; the beginning if there is none."""
-    store = context.timeline
-    writes = store.load().completed_writes()
-    for instant in sorted(writes, key=lambda i: i.completion_time or i.request_time, reverse=True):
-        if changes_records(read_commit(store, instant)):
-            return instant.completion_time or instant.request_time
-    return BEGINNING
+    """Return the completion time of the newest write that changed records; the beginning if there is none.
+
+    Archived writes count too: the active timeline may consist of table services only.
+    """
+    for instant in sorted(context.timeline.load().completed_writes(), key=_position, reverse=True):
+        if changes_records(read_commit(context.timeline, instant)):
+            return _position(instant)
+    archived = archived_instants(load_snapshot(context), CompletionRange(BEGINNING, open_start=True))
+    return max(map(_position, archived), default=BEGINNING)
 
 
 @retry_on_stale_files
@@ -88,9 +92,9 @@ def next_position(context: TableContext, start: str, limits: BatchLimits, until:
     for instant in select_instants(snapshot.timeline, range_):
         metadata = read_commit(context.timeline, instant, needs_content=True)
         if changes_records(metadata):
-            steps.append(_step(instant.completion_time or instant.request_time, metadata))
+            steps.append(_step(_position(instant), metadata))
     for instant in archived_instants(snapshot, range_):
-        steps.append(StreamStep(instant.completion_time or instant.request_time, 0, 0, is_archived=True))
+        steps.append(StreamStep(_position(instant), 0, 0, is_archived=True))
     return batch_end(steps, limits) or start
 
 
@@ -117,6 +121,11 @@ def plan_batch(
         historical_columns=False,
         settings=settings,
     )
+
+
+def _position(instant: Instant) -> str:
+    """Return the offset of a stream after it has read a completed instant."""
+    return instant.completion_time or instant.request_time
 
 
 def _step(completion_time: str, metadata: CommitMetadata) -> StreamStep:
