@@ -299,7 +299,7 @@ def write_stream(
         df: The streaming DataFrame.
         path: Path or URI of the table.
         options: Hudi's; `hoodie.datasource.write.streaming.checkpoint.identifier` identifies the stream in commits, by
-            default the query's id in its checkpoint.
+            default the query's id in its checkpoint with the operation.
         storage_options: Credentials for PyHudi's own access.
         checkpoint: Spark's checkpoint location; required unless the session has a default one.
         output_mode: append, update, or complete (each batch replaces the table).
@@ -309,7 +309,7 @@ def write_stream(
     Returns:
         The started query.
     """
-    sink = StreamSink(path, options, storage_options, output_mode=output_mode)
+    sink = StreamSink(path, options, storage_options, output_mode=output_mode, checkpoint=checkpoint)
     return start(sink, df, output_mode=output_mode, checkpoint=checkpoint, trigger=trigger, query_name=query_name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -128,6 +129,60 @@ def test_a_batch_is_tried_again_and_dropped_only_on_demand(spark: SparkSession, 
     hs.StreamSink(path, dropping)(frame, 1)
     with pytest.raises(hp.errors.TableState, match="restore"):
         hs.StreamSink(path, named)(frame, 1)
+
+
+def run_sinks(spark: SparkSession, folder: Path, checkpoint: Path, *sinks: tuple[hs.StreamSink, str]) -> None:
+    """Run a query whose batches several sinks write, each the rows of a condition."""
+
+    def apply(batch: DataFrame, number: int) -> None:
+        for sink, condition in sinks:
+            sink(batch.where(condition), number)
+
+    stream = source(spark, folder).writeStream.option("checkpointLocation", str(checkpoint)).trigger(**ONCE)
+    stream.foreachBatch(apply).start().awaitTermination()
+    for sink, _ in sinks:
+        sink.close()
+
+
+def test_sinks_of_one_query(spark: SparkSession, tmp_path: Path) -> None:
+    folder, path = tmp_path / "in", tmp_path / "t"
+    upsert = {**OPTIONS, "hoodie.datasource.write.operation": "upsert"}
+    delete = {**OPTIONS, "hoodie.datasource.write.operation": "delete"}
+    put_file(folder, 0, range(6))
+    put_file(folder, 1, range(4, 8))
+    sinks = (hs.StreamSink(path, upsert), "id < 6"), (hs.StreamSink(path, delete), "ts = 1 and id in (4, 5)")
+    run_sinks(spark, folder, tmp_path / "c", *sinks)
+    assert ids_of(path) == [0, 1, 2, 3]
+
+    put_file(folder, 2, range(10, 14))
+    twice = (hs.StreamSink(path, upsert), "id < 12"), (hs.StreamSink(path, upsert), "id >= 12")
+    with pytest.raises(Exception, match="two sinks of one query write to"):
+        run_sinks(spark, folder, tmp_path / "c", *twice)
+    name = "hoodie.datasource.write.streaming.checkpoint.identifier"
+    named = (hs.StreamSink(path, {**upsert, name: "low"}), "id < 12"), (hs.StreamSink(path, {**upsert, name: "high"}), "id >= 12")
+    run_sinks(spark, folder, tmp_path / "c", *named)
+    assert ids_of(path) == [0, 1, 2, 3, 10, 11, 12, 13]
+
+
+def test_checkpoint_from_an_older_copy_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    folder, path, checkpoint = tmp_path / "in", tmp_path / "t", tmp_path / "c"
+
+    def run() -> None:
+        hs.write_stream(source(spark, folder), path, OPTIONS, checkpoint=checkpoint, trigger=ONCE).awaitTermination()
+
+    put_file(folder, 0, range(2))
+    run()
+    shutil.copytree(checkpoint, tmp_path / "copy")
+    put_file(folder, 1, range(2, 4))
+    run()
+    shutil.rmtree(checkpoint)
+    shutil.copytree(tmp_path / "copy", checkpoint)
+    (folder / "0001.parquet").unlink()
+    # Another file becomes batch 1 of the copy; its rows would be skipped.
+    put_file(folder, 2, range(4, 6))
+    with pytest.raises(Exception, match="the checkpoint is older than the table"):
+        run()
+    assert ids_of(path) == [0, 1, 2, 3]
 
 
 def test_invalid_stream_sink_options_are_rejected(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,10 @@ def put_file(folder: Path, number: int, ids: range) -> None:
     """Rows of one micro-batch; a bulk insert of them twice would show."""
     folder.mkdir(exist_ok=True)
     table = pa.table({"id": [str(i) for i in ids], "ts": pa.array([number] * len(ids), pa.int64())})
-    pq.write_table(table, folder / f"{number:04}.parquet")
+    path = folder / f"{number:04}.parquet"
+    pq.write_table(table, path)
+    # Spark reads files in the order of their times.
+    os.utime(path, (1_700_000_000 + number,) * 2)
 
 
 def source(spark: SparkSession, folder: Path) -> DataFrame:

@@ -5,7 +5,9 @@
     services     a background thread executes the compactions and clusterings that batches schedule
 
 Spark records a batch as done after the function returns. After a failure in between, Spark passes the same rows again
-under the same number, and the commit metadata shows that they are committed: no row is lost or duplicated.
+under the same number, and the commit metadata shows that they are committed: no row is lost or duplicated. A query may
+write to one table through several sinks: the operation of a sink is part of its identifier, and two sinks with equal
+identifiers are refused.
 
 Source: docs/formats/writing.md, "Streaming sink".
 """
@@ -18,6 +20,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
+from uuid import uuid4
 
 from pyhudi.api.argument_types import checked_class
 from pyhudi.api.table import Table
@@ -26,7 +29,13 @@ from pyhudi.engines.spark.type_conversion import DataFrame, StreamingQuery
 from pyhudi.errors import InvalidRequest, TableExists
 from pyhudi.operations.admin.open_table import resolve_location
 from pyhudi.operations.services.background_services import BackgroundServices
-from pyhudi.operations.write.micro_batches import SinkSettings, StreamBatch, retried
+from pyhudi.operations.write.micro_batches import (
+    SinkSettings,
+    StreamBatch,
+    digest_source_offsets,
+    retried,
+    stream_identifier,
+)
 from pyhudi.operations.write.save_modes import stream_operation
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, check_first_write
 from pyhudi.options.scope import check_table_options, spark_write_operation
@@ -37,6 +46,12 @@ from pyhudi.storage.environment import Environment, SystemEnvironment
 
 _LOG = logging.getLogger("pyhudi.api.spark_streaming")
 _QUERY_ID = "sql.streaming.queryId"
+_RUN_ID = "spark.jobGroup.id"
+"""Local properties that Spark sets in the thread of a streaming query."""
+
+_commits: dict[tuple[str, str], tuple[str, int, str]] = {}
+"""Last commit by table and identifier of a stream: run of the query, batch number, id of the sink."""
+_commits_lock = threading.Lock()
 _SERVICES = ("compact", "cluster")
 
 
@@ -54,16 +69,20 @@ class StreamSink:
         storage_options: Mapping[str, str] | None = None,
         *,
         output_mode: str = "append",
+        checkpoint: str | os.PathLike[str] | None = None,
         environment: Environment | None = None,
     ) -> None:
         """Create the sink.
 
         Args:
             path: Location of the table.
-            options: `hoodie.*` options of the table and its writes.
+            options: `hoodie.*` options of the table and its writes. The identifier of the sink in commits is
+                `hoodie.datasource.write.streaming.checkpoint.identifier`, by default the query's id with the operation.
             storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
             output_mode: append or update write each batch with the operation in the options; complete replaces the
                 table with it.
+            checkpoint: Checkpoint location of the query. With it, a batch number that comes again with other source
+                offsets (the checkpoint was restored from an older copy) is an error instead of a committed batch.
             environment: Clock, id generator and sleep function; the system's by default.
 
         Raises:
@@ -73,6 +92,8 @@ class StreamSink:
         self._path = os.fspath(uri)
         self._given = dict(options or {})
         self._storage_options = dict(storage_options or {})
+        self._checkpoint = None if checkpoint is None else os.fspath(checkpoint)
+        self._id = uuid4().hex
         self._environment = environment
         self._options = parse_options(self._given)
         self._operation = stream_operation(self._options, output_mode)
@@ -105,7 +126,11 @@ class StreamSink:
         background = self._background
         if background is None and not self._settings.skips_compaction:
             background = self._background = table.background_services(_SERVICES, plan=False, spark=batch.sparkSession)
-        table.write_batch(batch, operation, StreamBatch(self._identifier(batch), number), options=self._services(table))
+        query_id, run_id = self._query(batch)
+        identifier = stream_identifier(self._settings, query_id, operation)
+        offsets = None if self._checkpoint is None else digest_source_offsets(self._checkpoint, number, self._storage_options)
+        result = table.write_batch(batch, operation, StreamBatch(identifier, number, offsets), options=self._services(table))
+        self._check_only_sink(run_id, identifier, number, skipped=result.skipped)
 
     def _services(self, table: Table) -> dict[str, object]:
         """Options by which batches schedule and the background thread executes."""
@@ -129,20 +154,34 @@ class StreamSink:
             self._table = Table(self._path, self._storage_options, self._given, environment=self._environment)
         return self._table
 
-    def _identifier(self, batch: DataFrame) -> str:
-        """Identifier of the stream in commits: from the option, otherwise the query id that Spark stores in the checkpoint."""
-        if self._settings.identifier is not None:
-            return self._settings.identifier
-        query_id: str | None = None
+    def _query(self, batch: DataFrame) -> tuple[str, str | None]:
+        """Id of the query, which Spark stores in the checkpoint, and of its run; empty and None if the option identifies it."""
+        query_id = run_id = None
         with suppress(Exception):
-            query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-        if not query_id:
+            context = batch.sparkSession.sparkContext
+            query_id, run_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_RUN_ID)
+        if not query_id and self._settings.identifier is None:
             raise InvalidRequest(
                 "the session does not provide the id of its query (Spark Connect does not): set "
                 f"{STREAMING_CHECKPOINT_IDENTIFIER} to a name "
                 "that is unique to the stream"
             )
-        return query_id
+        return query_id or "", run_id or None
+
+    def _check_only_sink(self, run_id: str | None, identifier: str, number: int, *, skipped: bool) -> None:
+        """Raise InvalidRequest if another sink of this run has committed the batch under the same identifier."""
+        if run_id is None:
+            return
+        with _commits_lock:
+            if not skipped:
+                _commits[self._path, identifier] = (run_id, number, self._id)
+                return
+            last = _commits.get((self._path, identifier), (run_id, number, self._id))
+        if last != (run_id, number, self._id) and last[:2] == (run_id, number):
+            raise InvalidRequest(
+                f"two sinks of one query write to {self._path} with the identifier {identifier}, so the second one would skip "
+                f"its rows of batch {number}: set {STREAMING_CHECKPOINT_IDENTIFIER} of each sink to a name of its own"
+            )
 
 
 def start(

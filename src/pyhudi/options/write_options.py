@@ -395,7 +395,7 @@ STREAMING_CHECKPOINT_IDENTIFIER = Option(
     "hoodie.datasource.write.streaming.checkpoint.identifier",
     str,
     None,
-    "the stream's name in commits; unset: the id of the query in its checkpoint",
+    "the stream's name in commits; unset: the id of the query in its checkpoint, and the operation",
     origin="table",
 )
 STREAMING_RETRY_COUNT = Option(

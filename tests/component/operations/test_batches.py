@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import pyhudi as hp
 from pyhudi.engines.arrow.engine import LocalEngine
-from pyhudi.errors import CorruptData
-from pyhudi.operations.write.micro_batches import SINK_CHECKPOINT_KEY, StreamBatch, find_last_batch
+from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.operations.write.micro_batches import SINK_CHECKPOINT_KEY, StreamBatch, digest_source_offsets, find_last_batch
 from pyhudi.operations.write.write_once import AlreadyCommitted, CommitSearch
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
@@ -83,5 +84,27 @@ def test_one_of_two_attempts_at_a_batch_commits() -> None:
 def test_damaged_batch_number_is_reported() -> None:
     table = new_table("damaged")
     table.upsert(rows("a"), options={SINK_CHECKPOINT_KEY: "torn {"})
-    with pytest.raises(CorruptData, match="number of a stream"):
+    with pytest.raises(CorruptData, match=SINK_CHECKPOINT_KEY):
         bulk(table, 0, "a")
+
+
+def test_batch_number_with_other_source_offsets_is_refused(tmp_path: Path) -> None:
+    """A checkpoint that was restored from an older copy numbers other rows like committed ones."""
+    offsets = tmp_path / "offsets"
+    offsets.mkdir()
+    table = new_table("rewound")
+
+    def write(number: int, source: str, time_ms: int) -> str | None:
+        (offsets / str(number)).write_text(f'v1\n{{"batchTimestampMs":{time_ms}}}\n{source}')
+        digest = digest_source_offsets(str(tmp_path), number)
+        assert digest is not None
+        return table.write_batch(rows("a"), WriteOperation.BULK_INSERT, StreamBatch("s", number, digest)).instant
+
+    assert write(0, '{"logOffset":0}', 1) is not None
+    assert write(1, '{"logOffset":1}', 2) is not None
+    assert write(0, '{"logOffset":0}', 3) is None and write(1, '{"logOffset":1}', 4) is None
+    for number in (0, 1):
+        with pytest.raises(InvalidRequest, match="the checkpoint is older than the table"):
+            write(number, '{"logOffset":7}', 5)
+    assert digest_source_offsets(str(tmp_path), 9) is None
+    assert bulk(table, 1, "a", stream="s") is None, "a batch with unknown offsets is not compared"

@@ -19,7 +19,7 @@ Every other operation, a bulk insert that is sorted or combined, and each batch 
 With `pyhudi.spark.write` the tasks write the table's files for every operation; use it for many rows.
 
 The stream's name in commits is `hoodie.datasource.write.streaming.checkpoint.identifier`, else the query's id in its
-checkpoint, which `pyhudi.spark.write_stream` uses too.
+checkpoint with the operation, which `pyhudi.spark.write_stream` uses too.
 
 Source: docs/formats/writing.md, "Streaming sink", "Bulk inserts of a data source".
 """
@@ -43,7 +43,13 @@ from pyhudi.engines.spark.worker_tasks import WritePartitions, decode_statuses, 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.paths import STAGED_FOLDER, join_path
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.write.micro_batches import SinkSettings, StreamBatch, retried
+from pyhudi.operations.write.micro_batches import (
+    SinkSettings,
+    StreamBatch,
+    digest_source_offsets,
+    retried,
+    stream_identifier,
+)
 from pyhudi.operations.write.save_modes import Save, stream_operation
 from pyhudi.operations.write.write_settings import WriteOperation
 from pyhudi.options.declaration import Options
@@ -225,7 +231,7 @@ class HudiStreamWriter(DataSourceStreamArrowWriter):
                 "a stream needs a name in the commits of its batches: set the option checkpointLocation, or "
                 f"{STREAMING_CHECKPOINT_IDENTIFIER}"
             )
-        target.planned()
+        self._operation = target.planned().settings.operation
         self._target = target
         self._checkpoint = checkpoint
         self._write = uuid4().hex
@@ -237,7 +243,7 @@ class HudiStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Write a batch, unless the table contains it already."""
         parts = [message.rows for message in _answers(messages, StagedTaskCommit)]
-        batch = StreamBatch(self._identifier(), batchId)
+        batch = self._batch(batchId)
         retried(lambda: self._target.write_staged(parts, batch), self._settings, SystemEnvironment(), batchId, self._target.path)
         self.abort(messages, batchId)
 
@@ -245,16 +251,20 @@ class HudiStreamWriter(DataSourceStreamArrowWriter):
         """Delete the staged rows of a batch."""
         self._target.drop({message.write for message in messages if isinstance(message, StagedTaskCommit)})
 
-    def _identifier(self) -> str:
-        if self._settings.identifier is not None:
-            return self._settings.identifier
-        assert self._checkpoint is not None, "the constructor has seen to it"
-        text = open_storage(self._checkpoint).read(_METADATA_OF_CHECKPOINT)
+    def _batch(self, number: int) -> StreamBatch:
+        query_id, offsets = "", None
+        if self._checkpoint is not None:
+            offsets = digest_source_offsets(self._checkpoint, number)
+            query_id = "" if self._settings.identifier else self._query_id(self._checkpoint)
+        return StreamBatch(stream_identifier(self._settings, query_id, self._operation), number, offsets)
+
+    def _query_id(self, checkpoint: str) -> str:
+        text = open_storage(checkpoint).read(_METADATA_OF_CHECKPOINT)
         try:
             return str(json.loads(text or b"")["id"])
         except (ValueError, KeyError, TypeError):
             raise InvalidRequest(
-                f"the checkpoint {self._checkpoint} lacks the id of its query: "
+                f"the checkpoint {checkpoint} lacks the id of its query: "
                 f"set {STREAMING_CHECKPOINT_IDENTIFIER} to a name that is unique to the stream"
             ) from None
 

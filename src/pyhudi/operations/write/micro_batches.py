@@ -1,14 +1,17 @@
 """Exactly-once micro-batches of a stream: the batch number is stored in the metadata of the commit that contains the batch.
 
     `_hudi_streaming_sink_checkpoint` = {"<identifier>": "<batch number>"}
+    `pyhudi.stream.offsets` = {"<identifier>": "<digest of the source offsets>"}
 
-A batch is skipped if a commit of the same identifier has reached its number. See `write_once` for when this is checked.
+A batch is skipped if a commit of the same identifier has reached its number, and refused if that commit has other source
+offsets. See `write_once` for when this is checked.
 
 Source: docs/formats/writing.md, "Streaming sink".
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -16,9 +19,13 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from pyhudi.errors import CommitUnknown, CorruptData, HudiError, InvalidRequest, ServiceFailed
+from pyhudi.format.paths import join_path
 from pyhudi.operations.write.write_once import AlreadyCommitted, CommitMark, CommitSearch
+from pyhudi.operations.write.write_settings import WriteOperation
 from pyhudi.options import write_options
 from pyhudi.options.declaration import OptionSettings
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -26,6 +33,12 @@ from pyhudi.table.timeline.active_timeline import Timeline
 _LOG = logging.getLogger("pyhudi.api.spark_streaming")
 
 SINK_CHECKPOINT_KEY = "_hudi_streaming_sink_checkpoint"
+SOURCE_OFFSETS_KEY = "pyhudi.stream.offsets"
+
+_OFFSETS_FOLDER = "offsets"
+_SOURCES_FOLDER = "sources"
+_OFFSETS_HEADER_LINES = 2
+"""Version, and settings and times of the batch; they differ when Spark plans the same offsets again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +48,50 @@ class StreamBatch(CommitMark):
     Attributes:
         identifier: Identifier of the stream, unique in the table.
         number: Batch number, from 0, increasing.
+        offsets: Digest of the source offsets (see `digest_source_offsets`); None if they are unknown.
         search: The commits that were read for it.
     """
 
     identifier: str
     number: int
+    offsets: str | None = None
     search: CommitSearch = field(default_factory=CommitSearch, compare=False, repr=False)
 
     def check(self, context: TableContext, timeline: Timeline) -> Mapping[str, str]:
-        """Return the entry for the commit of the batch. Raises AlreadyCommitted if the batch or a later one is committed."""
+        """Return the entries for the commit of the batch.
+
+        Raises:
+            AlreadyCommitted: The batch or a later one is committed.
+            InvalidRequest: The batch was committed with other source offsets.
+        """
         last = find_last_batch(context, timeline, self.identifier, self.search)
         if last is not None and last >= self.number:
+            self._check_offsets(context, timeline)
             raise AlreadyCommitted(
                 f"batch {self.number} of stream {self.identifier} is already committed in {context.storage.uri}"
             )
-        return {SINK_CHECKPOINT_KEY: json.dumps({self.identifier: str(self.number)})}
+        entries = {SINK_CHECKPOINT_KEY: json.dumps({self.identifier: str(self.number)})}
+        if self.offsets is not None:
+            entries[SOURCE_OFFSETS_KEY] = json.dumps({self.identifier: self.offsets})
+        return entries
+
+    def _check_offsets(self, context: TableContext, timeline: Timeline) -> None:
+        """Raise InvalidRequest if the commit of this batch number has other source offsets."""
+        if self.offsets is None:
+            return
+        for instant, extra in self.search.newest_first(context.timeline, timeline):
+            number = _number_in(extra, self.identifier)
+            if number is None or number > self.number:
+                continue
+            stored = _entry(extra, SOURCE_OFFSETS_KEY, self.identifier) if number == self.number else None
+            if stored not in (None, self.offsets):
+                raise InvalidRequest(
+                    f"batch {number} of stream {self.identifier} was committed to {context.storage.uri} as "
+                    f"{instant.request_time} with other source offsets: the checkpoint is older than the table. Continue "
+                    f"from the newest checkpoint, or set {write_options.STREAMING_CHECKPOINT_IDENTIFIER} to a new name, "
+                    "which writes the rows after this checkpoint again"
+                )
+            return
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +146,66 @@ def retried(write: Callable[[], object], settings: SinkSettings, env: Environmen
                 raise
 
 
+def digest_source_offsets(checkpoint: str, number: int, storage_options: Mapping[str, str] | None = None) -> str | None:
+    """Return a digest of the source offsets of a micro-batch; None if the checkpoint has no such batch, or is unreadable.
+
+    Args:
+        checkpoint: Spark's checkpoint location of the query.
+        number: Number of the batch. Spark stores its offsets before it runs.
+        storage_options: Credentials and settings for the location.
+    """
+    try:
+        storage = open_storage(checkpoint, storage_options)
+        text = storage.read(join_path(_OFFSETS_FOLDER, str(number)))
+        if text is None:
+            return None
+        digest = hashlib.sha256()
+        for source, line in enumerate(text.splitlines()[_OFFSETS_HEADER_LINES:]):
+            digest.update(line + b"\n")
+            for file in _files_of_source(storage, source, line):
+                digest.update(file)
+        return digest.hexdigest()
+    except HudiError as error:
+        _LOG.warning("source offsets of batch %d are not compared, checkpoint %s: %s", number, checkpoint, error)
+        return None
+
+
+def _files_of_source(storage: Storage, source: int, offset: bytes) -> list[bytes]:
+    """Return the files of a batch of Spark's file source, whose offset is a counter: entries of its log, sorted."""
+    try:
+        counter = json.loads(offset)["logOffset"]
+    except (ValueError, TypeError, KeyError):
+        return []
+    for name in (f"{counter}", f"{counter}.compact"):
+        text = storage.read(join_path(_SOURCES_FOLDER, str(source), name))
+        if text is not None:
+            entry = b'"batchId":%d}' % counter
+            return sorted(line for line in text.splitlines() if line.endswith(entry))
+    return []
+
+
+def stream_identifier(settings: SinkSettings, query_id: str, operation: WriteOperation) -> str:
+    """Return the identifier of a stream: from its option, else the id of its query with the operation.
+
+    One query may write to a table with several operations, such as the upserts and deletes of a change feed.
+    """
+    return f"{query_id}/{operation}" if settings.identifier is None else settings.identifier
+
+
 def _number_in(extra: Mapping[str, str], identifier: str) -> int | None:
-    text = extra.get(SINK_CHECKPOINT_KEY)
+    text = _entry(extra, SINK_CHECKPOINT_KEY, identifier)
+    try:
+        return None if text is None else int(text)
+    except ValueError as error:
+        raise CorruptData(f"{SINK_CHECKPOINT_KEY} in commit metadata is unreadable: {text!r}") from error
+
+
+def _entry(extra: Mapping[str, str], key: str, identifier: str) -> str | None:
+    text = extra.get(key)
     if not text:
         return None
     try:
-        numbers = json.loads(text)
-        return int(numbers[identifier]) if identifier in numbers else None
+        entries = json.loads(text)
+        return str(entries[identifier]) if identifier in entries else None
     except (ValueError, TypeError) as error:
-        raise CorruptData(f"the batch number of a stream in commit metadata is unreadable: {text[:200]!r}") from error
+        raise CorruptData(f"{key} in commit metadata is unreadable: {text[:200]!r}") from error
