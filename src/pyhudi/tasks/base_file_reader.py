@@ -27,8 +27,13 @@ from pyhudi.tasks.dictionary_columns import coded_columns
 
 def missing_file_error(storage: Storage, path: str) -> TableState:
     """Return the error for a missing file."""
+    return missing_error(storage.absolute(path))
+
+
+def missing_error(uri: str) -> TableState:
+    """Return the error for a missing file with an absolute path."""
     return TableState(
-        f"{storage.absolute(path)} is missing: if a clean removed it since this query began, run the query again, and retain "
+        f"{uri} is missing: if a clean removed it since this query began, run the query again, and retain "
         f"more commits ({service_options.CLEAN_COMMITS_RETAINED}, or a savepoint); else `Table.validate()` lists what "
         "is missing, and a "
         "rollback or a restore returns to a state whose files exist"

@@ -27,9 +27,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
+from pyhudi.engines.spark.base_file_scan import scan_base_files
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows, translated_errors
 from pyhudi.engines.spark.native_keys import key_column
-from pyhudi.engines.spark.type_conversion import PAGES_COMPARED, column, ddl, to_spark_schema
+from pyhudi.engines.spark.type_conversion import column, ddl, to_spark_schema
 from pyhudi.engines.spark.worker_tasks import FILE, FILE_ID, FILES, KEY_PARTITION, LookupInRecordIndex
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.format.names import is_orc
@@ -369,13 +370,10 @@ def _scanned_keys(session: SparkSession, request: TagRequest, numbers: Sequence[
             FILE: pa.array(list(numbers), pa.int32()),
         }
     )
-    scan = (
-        session.read.schema(to_spark_schema(schema))
-        .option("recursiveFileLookup", "true")
-        .option(PAGES_COMPARED, "true")
-        .parquet(*[storage.absolute(place.base.path) for place in places])
-    )
-    named = scan.select(key.alias("#stored_key"), column("_metadata.file_name").alias("#name"))
+    paths = [place.base.path for place in places]
+    scan = scan_base_files(session, storage, to_spark_schema(schema), paths, verify_pages=True)
+    # `_metadata.file_name` is not available if the session reads Parquet as a data source of version 2.
+    named = scan.select(key.alias("#stored_key"), F.element_at(F.split(F.input_file_name(), "/"), -1).alias("#name"))
     return named.join(F.broadcast(session.createDataFrame(table)), "#name").select("#stored_key", KEY_PARTITION, FILE)
 
 

@@ -29,11 +29,11 @@ import pyarrow.compute as pc
 from pyhudi.engines.arrow.incoming import LocalIncoming
 from pyhudi.engines.spark.driver_batch import DriverWorkers, fits_driver
 from pyhudi.engines.spark.incoming import FrameIncoming
+from pyhudi.engines.spark.input_frames import plain_frame
 from pyhudi.engines.spark.jobs import run_tasks, set_worker_python, translated_errors
 from pyhudi.engines.spark.native_keys import path_column
 from pyhudi.engines.spark.routing import check_reachable
 from pyhudi.engines.spark.type_conversion import DataFrame, SparkSession, to_arrow_schema
-from pyhudi.engines.spark.variant_frames import with_variants
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import PARTITION_PATH
 from pyhudi.records.keys.key_spec import KeySpec
@@ -167,5 +167,5 @@ def rows_for_driver(rows: FrameIncoming, request: PrepareRequest) -> pa.Table | 
 
 def _frame_of(data: Any) -> DataFrame:
     if isinstance(data, DataFrame):
-        return with_variants(data)
+        return plain_frame(data)
     raise InvalidRequest(f"the Spark engine requires a Spark DataFrame, found {type(data).__module__}.{type(data).__name__}")

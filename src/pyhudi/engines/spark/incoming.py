@@ -22,6 +22,7 @@ from pyhudi.engines.spark.distributed_lookup import (
     lookup_record_index_distributed,
     lookup_record_index_on_driver,
 )
+from pyhudi.engines.spark.input_frames import without_variants
 from pyhudi.engines.spark.job_progress import spark_stage
 from pyhudi.engines.spark.jobs import parallelism, translated_errors
 from pyhudi.engines.spark.prepare_rows import prepared_rows
@@ -37,7 +38,6 @@ from pyhudi.engines.spark.type_conversion import (
     to_arrow_schema,
     to_spark_schema,
 )
-from pyhudi.engines.spark.variant_frames import without_variants
 from pyhudi.engines.spark.worker_tasks import (
     FILE,
     ORDER,

@@ -31,6 +31,7 @@ from pyhudi.engines.spark.job_progress import spark_stage
 from pyhudi.engines.spark.type_conversion import ddl
 from pyhudi.engines.spark.worker_errors import parse_error, with_error_fields
 from pyhudi.errors import EngineFailed, HudiError, Internal, InvalidRequest
+from pyhudi.tasks.base_file_reader import missing_error
 from pyhudi.tasks.progress import stage_name
 
 # Which Python the workers of a session run.
@@ -85,6 +86,9 @@ _MOST_SPARK_TASKS = 4096
 
 _RAISED = re.compile(r"^pyhudi\.errors\.(\w+): ", re.MULTILINE)
 _JVM_TRACE = re.compile(r"\n\s*JVM stacktrace:.*|\n\s+at org\.apache\..*", re.DOTALL)
+
+_MISSING_FILE = re.compile(r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.?\s")
+"""A file of Spark's scan was removed since the scan was defined."""
 
 _DEAD_WORKER = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure|Python worker failed to connect back")
 _PY4J_HEAD = re.compile(r"^An error occurred while calling [^\n]*\n: ")
@@ -156,6 +160,9 @@ def extract_error(text: str) -> HudiError | None:
     parsed = parse_error(text)
     if parsed is not None:
         return parsed
+    missing = _MISSING_FILE.search(text)
+    if missing is not None:
+        return missing_error(missing[1])
     text = _JVM_TRACE.sub("", text)
     raised = list(_RAISED.finditer(text))
     if raised:

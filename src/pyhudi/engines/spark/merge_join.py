@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from pyhudi.engines.spark.column_expressions import MatchCondition, copied_column, expression, refused, side, stored_as
 from pyhudi.engines.spark.dataframe_cache import CacheSettingGuard
 from pyhudi.engines.spark.engine import SparkEngine
+from pyhudi.engines.spark.input_frames import with_plain_strings
 from pyhudi.engines.spark.jobs import translated_errors
 from pyhudi.engines.spark.type_conversion import (
     Column,
@@ -85,7 +86,7 @@ def run_spark_merge(context: TableContext, merge: MergeStatement, settings: Writ
     plain = CacheSettingGuard(session)
     # The rows are read more than once, and must be the same each time.
     plain.enter()
-    cached_source = merge.source.withColumn(_SOURCE, F.lit(True)).persist()
+    cached_source = with_plain_strings(merge.source).withColumn(_SOURCE, F.lit(True)).persist()
     try:
         merge_run = _SparkMergeRun.of(context, merge, settings, cached_source)
         with translated_errors():

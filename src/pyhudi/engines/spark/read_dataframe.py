@@ -24,9 +24,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column
 
+from pyhudi.engines.spark.base_file_scan import scan_base_files
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows
 from pyhudi.engines.spark.type_conversion import (
-    PAGES_COMPARED,
     DataFrame,
     SparkSession,
     column,
@@ -74,8 +74,6 @@ from pyhudi.tasks.read_slice import ReadSpec, run_read
 
 _GLOB_CHARACTERS = frozenset("{}[]*?\\")
 """Spark parses a path with one of these as a glob pattern."""
-
-_NO_FILE_SYSTEM = ("No FileSystem for scheme", "UnsupportedFileSystemException", "FileSystem not found")
 
 _FOOTERS_A_TASK = 64
 
@@ -190,7 +188,7 @@ def _divided(
         if physical is None:
             task_slices.append(slice_)
         else:
-            by_schema.setdefault(physical, []).append(storage.absolute(slice_.base.path))
+            by_schema.setdefault(physical, []).append(slice_.base.path)
     return [(schema, paths) for schema, paths in by_schema.items() if schema is not None], task_slices
 
 
@@ -228,11 +226,8 @@ def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | Non
 
 
 def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Sequence[str]) -> DataFrame:
-    reader = session.read.schema(to_spark_schema(schema)).option("recursiveFileLookup", "true")
-    try:
-        frame = reader.option(PAGES_COMPARED, str(spec.checksums is not ChecksumMode.NEVER).lower()).parquet(*paths)
-    except Exception as error:
-        raise _unreachable(error, spec.storage.uri) or error from error
+    verify_pages = spec.checksums is not ChecksumMode.NEVER
+    frame = scan_base_files(session, open_storage(spec.storage), to_spark_schema(schema), paths, verify_pages=verify_pages)
     casts: dict[str, Column] = {}
     for field in schema:
         target_type = spec.table_schema.field(field.name).type
@@ -245,18 +240,6 @@ def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Se
     if spec.condition is not None:
         frame = frame.where(to_spark_sql(spec.condition, spec.table_schema))
     return frame if schema.names == spec.output.names else frame.select(*map(quote_spark_name, spec.output.names))
-
-
-def _unreachable(error: Exception, uri: str) -> InvalidRequest | None:
-    """Error for a URI without a file system in Spark's session, which its scan of base files needs; None for other errors."""
-    if not any(sign in str(error) for sign in _NO_FILE_SYSTEM):
-        return None
-    scheme = uri.partition(":")[0]
-    return InvalidRequest(
-        f"{uri}: Spark scans base files itself, and its session has no file system for {scheme}://. Start it with Hadoop's "
-        'package for that store and its fs.* settings (docs/object-stores.md), or read with spark.read.format("pyhudi") and the '
-        "storage options as pyhudi.storage.<name>, which reads with PyHudi's own client"
-    )
 
 
 def spark_cast(value: Column, source: pa.DataType, target: pa.DataType) -> Column | None:

@@ -34,7 +34,6 @@ from pyhudi.records.vectors import in_spark_layout, spark_layout
 
 __all__ = [
     "CATALOG_OPTIONS",
-    "PAGES_COMPARED",
     "Column",
     "DataFrame",
     "SparkSession",
@@ -53,9 +52,6 @@ __all__ = [
     "to_spark_schema",
     "without_rows",
 ]
-
-PAGES_COMPARED = "parquet.page.verify-checksum.enabled"
-"""Option of Spark's Parquet scan that verifies page checksums."""
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9 _:.,;=/()<>-]*")
 """Text whose SQL literal has the same meaning in every session."""

@@ -1,4 +1,8 @@
-"""DataFrames with VARIANT columns as structs and as Spark's variants."""
+"""Columns of the caller's DataFrames in the types that PyHudi's plans use.
+
+CHAR, VARCHAR, collated strings    plain strings, whose comparisons are those of the stored bytes
+structs of VARIANT                 Spark's variants, and back
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,46 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from pyhudi.engines.spark.type_conversion import DataFrame, to_arrow_schema, to_spark_schema
+from pyhudi.engines.spark.type_conversion import DataFrame, column, to_arrow_schema, to_spark_schema
 from pyhudi.engines.spark.worker_errors import with_error_fields
 from pyhudi.format.hudi_types import HUDI_TYPE
 from pyhudi.records.schema_cast import conform
 from pyhudi.records.type_normalization import normalize_types
+
+
+def plain_frame(frame: DataFrame) -> DataFrame:
+    """Return the caller's rows with plain strings, and with Spark's variants."""
+    return with_variants(with_plain_strings(frame))
+
+
+def with_plain_strings(frame: DataFrame) -> DataFrame:
+    """Return a frame whose CHAR, VARCHAR and collated columns, nested ones too, are plain strings.
+
+    Spark refuses to compare keys of two collations, and to collect CHAR and VARCHAR as Arrow.
+    """
+    casts = {}
+    for field in frame.schema.fields:
+        plain = _plain(field.dataType)
+        if not _same(plain, field.dataType):
+            casts[field.name] = column(field.name).cast(plain)
+    return frame.withColumns(casts) if casts else frame
+
+
+def _plain(kind: T.DataType) -> T.DataType:
+    if isinstance(kind, (T.StringType, T.CharType, T.VarcharType)):
+        return T.StringType()
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(_plain(kind.elementType), kind.containsNull)
+    if isinstance(kind, T.MapType):
+        return T.MapType(_plain(kind.keyType), _plain(kind.valueType), kind.valueContainsNull)
+    if isinstance(kind, T.StructType):
+        return T.StructType([T.StructField(f.name, _plain(f.dataType), f.nullable, f.metadata) for f in kind.fields])
+    return kind
+
+
+def _same(left: T.DataType, right: T.DataType) -> bool:
+    """Whether two types are equal with their collations, which PySpark's comparison of strings may leave out."""
+    return left == right and left.simpleString() == right.simpleString()
 
 
 def with_variants(frame: DataFrame) -> DataFrame:
