@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -526,7 +527,7 @@ def test_incoming_meta_columns_are_dropped(spark: SparkSession, tmp_path: Path) 
 
 
 def test_key_table_detects_duplicates() -> None:
-    table = distributed_lookup.KeyTable(pa.array(["a", "b"]), ("p",), pa.array([0, 0]).to_numpy(), 3)
+    table = distributed_lookup.KeyTable(pa.array(["a", "b"]), ("p",), pa.array([0, 0]).to_numpy(), np.array([1, 2]))
     assert table.has_duplicates
     assert table.keys_are_unique
 

@@ -79,13 +79,13 @@ class KeyTable:
         keys: Record keys.
         paths: Distinct partition paths.
         path_codes: Index into `paths` for each key.
-        row_count: Incoming rows before deduplication.
+        row_counts: Incoming rows of each key.
     """
 
     keys: pa.StringArray
     paths: tuple[str, ...]
     path_codes: Ints
-    row_count: int
+    row_counts: Ints
 
     @classmethod
     def collect(cls, rows: DataFrame) -> KeyTable:
@@ -98,23 +98,23 @@ class KeyTable:
         """From the key and the partition path of each row."""
         table = table.cast(pa.schema([(RECORD_KEY, pa.string()), (PARTITION_PATH, pa.string())]))
         codes = row_codes(table, [RECORD_KEY, PARTITION_PATH])
-        _, first = np.unique(codes, return_index=True)
+        _, first, row_counts = np.unique(codes, return_index=True, return_counts=True)
+        distinct = table
         if len(first) < table.num_rows:
-            distinct = table.take(pa.array(np.sort(first)))
-        else:
-            distinct = table
+            order = np.argsort(first)
+            distinct, row_counts = table.take(pa.array(first[order])), row_counts[order]
         paths = pc.dictionary_encode(distinct.column(PARTITION_PATH).combine_chunks())
         return cls(
             distinct.column(RECORD_KEY).combine_chunks(),
             tuple(paths.dictionary.to_pylist()),
             np.asarray(paths.indices, dtype=np.int64),
-            table.num_rows,
+            row_counts,
         )
 
     @property
     def has_duplicates(self) -> bool:
         """Whether some (key, path) pair occurs more than once."""
-        return len(self.keys) < self.row_count
+        return bool((self.row_counts > 1).any())
 
     @property
     def keys_are_unique(self) -> bool:

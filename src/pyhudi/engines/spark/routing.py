@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,7 +25,7 @@ from pyhudi.engines.spark.worker_tasks import (
     decode_statuses,
     wire_schema,
 )
-from pyhudi.errors import Unsupported
+from pyhudi.errors import EngineFailed, Unsupported
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.record_merge import RecordMergeRule
 from pyhudi.tasks.engine_protocol import WritePlan
@@ -138,6 +139,45 @@ class Groups:
         return len(self.targets) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """How many rows a lookup of keys has counted.
+
+    Spark computes cached rows again after it lost executors. If the input then has other rows or keys, rows would have no
+    group, or new ones would count as known.
+
+    Attributes:
+        total: All rows that have a target.
+        updates: Rows of known keys by group label.
+    """
+
+    total: int
+    updates: Mapping[int, int]
+
+    @classmethod
+    def of_files(cls, groups: Groups, labels: Ints, updates: Mapping[int, int], inserts: Mapping[str, int]) -> RowCounts:
+        """From rows by number of their file, and by partition path."""
+        by_label: Counter[int] = Counter()
+        for number, count in updates.items():
+            by_label[int(labels[groups.for_candidates[number]])] += count
+        return cls(by_label.total() + sum(count for path, count in inserts.items() if path in groups.inserts), by_label)
+
+    def plus(self, other: RowCounts) -> RowCounts:
+        """The counts of both."""
+        return RowCounts(self.total + other.total, Counter(self.updates) + Counter(other.updates))
+
+    def check(self, received: Mapping[int, int]) -> None:
+        """Raise EngineFailed if the writing tasks have received other rows.  received: by group label."""
+        total = sum(received.values())
+        if total == self.total and all(received.get(label, 0) >= count for label, count in self.updates.items()):
+            return
+        raise EngineFailed(
+            f"Spark computed the input again with other rows or keys (a random function, a source that changes): the lookup of "
+            f"keys counted {self.total} rows, and {total} reached the tasks that write them, or other ones. Nothing is "
+            "committed. Write the input to files or a table first, and then those rows"
+        )
+
+
 def write_routed(
     incoming: ClusterRows,
     plan: WritePlan,
@@ -145,12 +185,16 @@ def write_routed(
     labels: Ints,
     rows: DataFrame | None,
     *,
+    expected: RowCounts,
     moved: ResolvedMoves | None,
     combine: bool,
 ) -> list[WriteStatus]:
     """Write rows that have a group label.
 
-    rows: the incoming layout, GROUP (a label), and ORDER when combining.
+    rows: the incoming layout, GROUP (a label), and ORDER when combining. expected: counts of those rows.
+
+    Raises:
+        EngineFailed: The tasks received other rows.
     """
     check_reachable(plan.spec)
     schema = incoming.schema
@@ -175,7 +219,11 @@ def write_routed(
     rule = incoming.rule if combine else None
     job = WriteGroups(plan.writer, schema, targets, rule, incoming.budget_bytes)
     with translated_errors(), spark_stage(incoming.session, "write"):
-        return decode_statuses(routed.mapInArrow(AttemptGuard(job, plan.spec), STATUS_SCHEMA).toArrow())
+        answers = routed.mapInArrow(AttemptGuard(job, plan.spec), STATUS_SCHEMA).toArrow()
+    if moved is not None:
+        expected = expected.plus(RowCounts.of_files(groups, labels, moved.updates, moved.inserts))
+    expected.check(dict(zip(answers.column("group").to_pylist(), answers.column("rows").to_pylist(), strict=True)))
+    return decode_statuses(answers)
 
 
 def with_groups(rows: DataFrame, groups: Groups, labels: Ints) -> DataFrame:

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from pyhudi.engines.spark.distributed_lookup import KEY_PARTITIONS, Ints, KeyTable, cell_column
 from pyhudi.engines.spark.job_progress import spark_stage
 from pyhudi.engines.spark.jobs import parallelism, translated_errors
-from pyhudi.engines.spark.routing import ClusterRows, Groups, ResolvedMoves, with_delete, with_groups, write_routed
+from pyhudi.engines.spark.routing import ClusterRows, Groups, ResolvedMoves, RowCounts, with_delete, with_groups, write_routed
 from pyhudi.engines.spark.type_conversion import DataFrame, column, quote_spark_name, small_frame, to_spark_schema
 from pyhudi.engines.spark.worker_tasks import FILE, FILES, GROUP, KEY_PARTITION, ResolveMoves, wire_schema
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
@@ -105,7 +105,9 @@ class DriverTagged:
             path = column(KEY_PARTITION) if KEY_PARTITION in route.columns else column(PARTITION_PATH)
             rows = _with_path(joined, path)
         combine = self.incoming.combine and self.keys.has_duplicates
-        return write_routed(self.incoming, plan, groups, labels, rows, moved=self.moved, combine=combine)
+        counts = np.bincount(labels[number], self.keys.row_counts[row]).astype(np.int64)
+        expected = RowCounts(int(counts.sum()), dict(enumerate(counts.tolist())))
+        return write_routed(self.incoming, plan, groups, labels, rows, expected=expected, moved=self.moved, combine=combine)
 
     def _placed(self, groups: Groups) -> tuple[Ints, Ints]:
         """Keys and the group number of each; inserts fill their targets in order."""
@@ -241,6 +243,7 @@ class DistributedTagged:
             groups,
             labels,
             with_groups(self.rows, groups, labels),
+            expected=RowCounts.of_files(groups, labels, self.update_counts, self.insert_counts),
             moved=self.moved,
             combine=self.incoming.combine,
         )

@@ -65,8 +65,8 @@ KEY_PARTITION = "#home"
 FILE_ID = "#file_id"
 """Id of a file group that contains a key."""
 
-STATUS_SCHEMA = "`status` binary"
-"""Output of writing tasks: pickled tuples of WriteStatus."""
+STATUS_SCHEMA = "`status` binary, `group` int, `rows` long"
+"""Output of writing tasks: pickled tuples of WriteStatus; the group they are for and its received rows, null if unknown."""
 
 _CHUNK_BYTES = 64 << 20
 _KEYS_PER_LOOKUP = 250_000
@@ -90,16 +90,32 @@ class WriteGroups:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         token = task_token()
         for number, pieces in itertools.groupby(_runs(batches, GROUP, self.schema), key=lambda piece: piece[0]):
-            rows: Iterator[pa.Table] = (piece[1] for piece in pieces)
-            if self.combine is not None:
-                rows = combined(rows, self.combine)
-            yield _status_batch(self._write(self.groups[int(number)], token, rows))
+            received = _CountedRows(piece[1] for piece in pieces)
+            rows: Iterator[pa.Table] = received if self.combine is None else combined(received, self.combine)
+            statuses = self._write(self.groups[int(number)], token, rows)
+            yield _status_batch(statuses, int(number), received.count)
 
     def _write(self, target: GroupTarget, token: WriteToken, rows: Iterator[pa.Table]) -> tuple[WriteStatus, ...]:
         if target.slice is None:
             return self.writer.create(target, token, rows)
         with tempfile.TemporaryDirectory(prefix="pyhudi-group-") as folder:
             return self.writer.change(target, token, _gathered(rows, self.schema, self.budget_bytes, folder))
+
+
+class _CountedRows:
+    """Iterator of tables that counts their rows."""
+
+    def __init__(self, tables: Iterator[pa.Table]) -> None:
+        self._tables = tables
+        self.count = 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        return self
+
+    def __next__(self) -> pa.Table:
+        table = next(self._tables)
+        self.count += table.num_rows
+        return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +146,8 @@ class WritePartitions:
                 rows: Iterator[pa.Table] = (piece[1] for piece in pieces)
                 if self.combine:
                     rows = combined(rows, self.rule)
-                yield _status_batch(create_files(self.spec, CreateTask(str(path), self._prefix(token, written), token), rows))
+                statuses = create_files(self.spec, CreateTask(str(path), self._prefix(token, written), token), rows)
+                yield _status_batch(statuses)
             return
         with tempfile.TemporaryDirectory(prefix="pyhudi-bulk-") as folder:
             by_path = _spread(batches, self.schema, self.budget_bytes, folder)
@@ -340,5 +357,7 @@ def _chunks(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
         yield pa.concat_tables(buffered)
 
 
-def _status_batch(statuses: tuple[WriteStatus, ...]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(statuses, protocol=5)], pa.binary())], names=["status"])
+def _status_batch(statuses: tuple[WriteStatus, ...], group: int | None = None, rows: int | None = None) -> pa.RecordBatch:
+    blob = pickle.dumps(statuses, protocol=5)
+    values = [pa.array([blob], pa.binary()), pa.array([group], pa.int32()), pa.array([rows], pa.int64())]
+    return pa.RecordBatch.from_arrays(values, names=["status", "group", "rows"])
