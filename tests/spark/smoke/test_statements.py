@@ -64,7 +64,7 @@ def test_query_does_not_open_pruned_files(session: SparkSession, tmp_path: Path)
     try:
         assert ids("SELECT id FROM trips WHERE fare BETWEEN 15 AND 25 AND upper(city) = 'B'") == [2]
         assert ids("SELECT t.id FROM wanted w JOIN trips t USING (id) WHERE t.city = 'b' AND w.id > 0") == [2]
-        with pytest.raises(hp.InvalidRequest, match="Path does not exist"):
+        with pytest.raises(hp.TableState, match="is missing"):
             hs.sql(session, 'SELECT id FROM trips WHERE city = "b"').collect()
     finally:
         session.catalog.dropTempView("wanted")

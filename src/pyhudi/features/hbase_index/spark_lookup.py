@@ -51,7 +51,8 @@ def lookup_hbase_on_driver(
     rest = np.flatnonzero(unsure[code]).astype(np.int64)
     if not len(rest):
         return located, place_of[code][located]
-    some = replace(keys, keys=keys.keys.take(pa.array(rest)), path_codes=keys.path_codes[rest], row_count=len(rest))
+    taken = keys.keys.take(pa.array(rest))
+    some = replace(keys, keys=taken, path_codes=keys.path_codes[rest], row_counts=keys.row_counts[rest])
     rows, places = lookup_on_driver(session, some, replace(request, lookup=LookupByKeyColumns()))
     return np.concatenate([located, rest[rows]]), np.concatenate([place_of[code][located], places])
 
