@@ -52,6 +52,8 @@ from pyhudi.options.read_options import COLUMNS, FILTER
 from pyhudi.options.scope import TABLE_OPERATIONS, check_table_options
 from pyhudi.options.supported import parse_options
 from pyhudi.options.table_options import NAME
+from pyhudi.options.write_options import TIMESTAMPS_NANOSECONDS
+from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds
 from pyhudi.sql_engine import spark_table_names
 from pyhudi.sql_engine.read_statement import read_statement
 from pyhudi.sql_engine.session_state import qualified
@@ -152,7 +154,7 @@ def write(
         InvalidRequest: Options or columns do not fit the table.
         WriteConflict: Other writers won.
     """
-    df = _dataframe(df, lambda _: None if mode == "ignore" else table_columns(path, storage_options))
+    df = _dataframe(df, lambda _: None if mode == "ignore" else table_columns(path, storage_options), options)
     _configure_session(df.sparkSession)
     engine = SparkEngine(df.sparkSession)
     options = with_once(with_schema_mode(options, schema_mode), once)
@@ -270,7 +272,7 @@ def merge(
     return Merge(
         table,
         table.parse(TABLE_OPERATIONS["pyhudi.spark.merge"], None),
-        _dataframe(source, lambda _: table_columns(path, storage_options), spark),
+        _dataframe(source, lambda _: table_columns(path, storage_options), options, spark),
         on,
         target_alias=target_alias,
         source_alias=source_alias,
@@ -427,7 +429,7 @@ def save_as_table(
     """
     if resolve_location(name, storage_options)[0] != name:
         raise InvalidRequest(f"{name} is a table of a configured catalog and not of Spark's: use hs.write(df, {name!r})")
-    df = _dataframe(df, lambda spark: table_columns(CatalogEntry.of(spark, name, path).path, storage_options))
+    df = _dataframe(df, lambda spark: table_columns(CatalogEntry.of(spark, name, path).path, storage_options), options)
     spark = df.sparkSession
     _configure_session(spark)
     entry = CatalogEntry.of(spark, name, path)
@@ -467,18 +469,30 @@ def enable(spark: SparkSession, alias: str | Sequence[str] | None = "hudi") -> N
     register_source(spark, [alias] if isinstance(alias, str) else alias or ())
 
 
-def _dataframe(rows: Any, columns: Callable[[SparkSession], pa.Schema | None], spark: SparkSession | None = None) -> Any:
-    """The rows as a DataFrame of the session, by default the active one. Raises InvalidRequest if there is none.
+def _dataframe(
+    rows: Any,
+    columns: Callable[[SparkSession], pa.Schema | None],
+    options: Mapping[str, object] | None,
+    spark: SparkSession | None = None,
+) -> Any:
+    """The rows as a DataFrame of the session, by default the active one.
 
     Args:
         columns: Returns the table's columns.
+        options: Options of the write.
+
+    Raises:
+        InvalidRequest: There is no session, or Spark would truncate nanoseconds of the rows.
     """
     if is_spark_value(rows):
         return rows
     session = spark or SparkSession.getActiveSession()
     if session is None:
         raise InvalidRequest("rows of this process need an active Spark session: create one, or pass a Spark DataFrame")
-    return small_frame(session, arrow_reader(with_maps(rows, lambda: columns(session))).read_all())
+    table = arrow_reader(with_maps(rows, lambda: columns(session))).read_all()
+    if parse_options(options).value_or_default(TIMESTAMPS_NANOSECONDS) != "cut":
+        check_no_truncated_nanoseconds(table)
+    return small_frame(session, table)
 
 
 def _configure_session(spark: SparkSession) -> None:

@@ -24,6 +24,7 @@ from pyhudi.records.filters.filter_ast import ColumnRef, Compare
 from pyhudi.records.filters.filter_parser import COMPUTED, parse_value
 from pyhudi.records.record_merge import combine_to_array
 from pyhudi.records.schema_cast import conform, refuse_rounding
+from pyhudi.records.timestamp_coercion import check_literal_nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,16 @@ class Assignment:
         return pa.repeat(self.value, other_rows.num_rows)
 
 
-def parse_assignments(values: Any, table: pa.Schema, other_schema: pa.Schema) -> tuple[Assignment, ...]:
+def parse_assignments(
+    values: Any, table: pa.Schema, other_schema: pa.Schema, *, truncate_nanoseconds: bool = False
+) -> tuple[Assignment, ...]:
     """Parse the caller's assignments.
 
     Args:
         values: Mapping of column names to values.
         table: Columns that may be assigned.
         other_schema: Columns that may be copied.
+        truncate_nanoseconds: Truncate timestamps to microseconds; rejected otherwise.
 
     Raises:
         InvalidRequest: A missing column, or a value that a column cannot store.
@@ -60,6 +64,9 @@ def parse_assignments(values: Any, table: pa.Schema, other_schema: pa.Schema) ->
     """
     if not isinstance(values, Mapping) or not values:
         raise InvalidRequest(f"assignments must be a mapping of column names to values, such as {{'fare': 1.5}}, not {values!r}")
+    if not truncate_nanoseconds:
+        for name, value in values.items():
+            check_literal_nanoseconds(value, name)
     return tuple(_assignment(name, value, table, other_schema) for name, value in values.items())
 
 
@@ -114,7 +121,13 @@ def _assignment(name: str, value: Any, table: pa.Schema, other_schema: pa.Schema
             except InvalidRequest as error:
                 raise InvalidRequest(f"the value of column {name!r}: {error} (string literals need single quotes)") from error
             return Assignment(name, value)
-    return Assignment(name, _literal(name, value.as_py() if isinstance(value, pa.Scalar) else value, type_))
+    return Assignment(name, _literal(name, _python_value(value), type_))
+
+
+def _python_value(value: Any) -> Any:
+    if isinstance(value, pa.Scalar) and pa.types.is_timestamp(value.type):
+        return value.cast(pa.timestamp("us", value.type.tz), safe=False).as_py()
+    return value.as_py() if isinstance(value, pa.Scalar) else value
 
 
 def _literal(name: str, value: Any, type_: pa.DataType) -> pa.Scalar:

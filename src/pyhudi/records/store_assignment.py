@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.hudi_types import is_vector
 from pyhudi.records.decimal_casts import cast_number, decimal_text, round_decimals, text_to_decimals
-from pyhudi.records.java_strings import float_text, is_string_like
+from pyhudi.records.java_strings import float_text, is_string_like, timestamp_micros
 from pyhudi.records.schema_cast import NULL_REMEDY, relabel_array, unshared_items
 from pyhudi.records.type_normalization import is_list_like
 from pyhudi.records.vectors import to_vectors
@@ -167,6 +167,8 @@ def _become(array: pa.Array, field: pa.Field, *, by_name: bool) -> pa.Array:
             return _become_nested(array, field, by_name=by_name)
         if is_string_like(array.type) and _is_cast_from_text(type_):
             return _parsed(pc.utf8_trim_whitespace(array), type_)
+        if _types.is_timestamp(type_) and _types.is_timestamp(array.type):
+            return pc.cast(timestamp_micros(array, f"column {field.name!r}: "), type_)
         if is_string_like(type_) and _types.is_floating(array.type):
             return pc.cast(float_text(array), type_)
         if is_string_like(type_) and _types.is_decimal(array.type):

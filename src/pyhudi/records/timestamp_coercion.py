@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -61,14 +62,38 @@ def with_zones(incoming: pa.Schema, table: pa.Schema | None, mode: ZonelessTimes
     return pa.schema(fields, metadata=incoming.metadata)
 
 
-def check_no_truncated_nanoseconds(rows: pa.RecordBatch) -> None:
+def check_no_truncated_nanoseconds(rows: pa.RecordBatch | pa.Table) -> None:
     """Check that no timestamp, at any depth, is finer than microseconds.
 
     Raises:
         InvalidRequest: A timestamp would lose nanoseconds.
     """
-    for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        _check_nanoseconds(column, name)
+    finer = [field.name for field in rows.schema if has_nanoseconds(field.type)]
+    if finer:
+        selected = rows.select(finer)
+        for batch in selected.to_batches() if isinstance(selected, pa.Table) else [selected]:
+            for name, column in zip(finer, batch.columns, strict=True):
+                _check_nanoseconds(column, name)
+
+
+def check_literal_nanoseconds(value: object, column: str) -> None:
+    """Check that a Python, NumPy or Arrow value for a column is not finer than microseconds.
+
+    Raises:
+        InvalidRequest: The value is a timestamp that would lose nanoseconds.
+    """
+    if isinstance(value, np.datetime64):
+        value = pa.scalar(value)
+    if isinstance(value, pa.Scalar):
+        is_finer = pa.types.is_timestamp(value.type) and value.type.unit == "ns" and value.is_valid and bool(value.value % 1000)
+    else:
+        # pandas.Timestamp has the rest in a field of its own.
+        is_finer = bool(getattr(value, "nanosecond", 0))
+    if is_finer:
+        raise InvalidRequest(
+            f"column {column!r}: {value!s} is not a whole number of microseconds, which Hudi stores: round the value, or set "
+            f"{TIMESTAMPS_NANOSECONDS}=cut to truncate to microseconds"
+        )
 
 
 def _zoned_field(field: pa.Field, table: pa.Field | None, path: str, mode: ZonelessTimestamps, problems: list[str]) -> pa.Field:
@@ -127,7 +152,7 @@ def _check_nanoseconds(array: pa.Array, path: str) -> None:
         for child in type_.fields:
             _check_nanoseconds(pc.struct_field(array, child.name), f"{path}.{child.name}")
     elif is_list_like(type_):
-        if _has_nanoseconds(type_):
+        if has_nanoseconds(type_):
             _check_nanoseconds(array.flatten(), path + "[]")
     elif types.is_map(type_):
         _check_nanoseconds(array.items, path + "{}")
@@ -141,9 +166,10 @@ def _check_nanoseconds(array: pa.Array, path: str) -> None:
             )
 
 
-def _has_nanoseconds(kind: pa.DataType) -> bool:
+def has_nanoseconds(kind: pa.DataType) -> bool:
+    """Return True if the type has timestamps in nanoseconds, at any depth."""
     if pa.types.is_timestamp(kind):
         return bool(kind.unit == "ns")
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return _has_nanoseconds(kind.value_type)
-    return any(_has_nanoseconds(kind.field(index).type) for index in range(kind.num_fields))
+        return has_nanoseconds(kind.value_type)
+    return any(has_nanoseconds(kind.field(index).type) for index in range(kind.num_fields))

@@ -38,7 +38,7 @@ from pyhudi.operations.write.update_merge import (
 )
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.declaration import Options
-from pyhudi.options.write_options import THREADS
+from pyhudi.options.write_options import THREADS, TIMESTAMPS_NANOSECONDS
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.filter_parser import Filter
@@ -82,7 +82,7 @@ def update_rows(
 
     def changed(query: SnapshotQuery) -> pa.Table:
         columns, config = data_columns(query.schema), table.context.config
-        with _opened(query, change.alias or "target", change.where) as (database, target):
+        with _opened(query, change.alias or "target", change.where, parsed) as (database, target):
             assigned = _assigned(config, database, columns, change.values, prepare)
             _check_identity_stays(config, assigned)
             where = "" if change.where is None else f" WHERE ({prepare(database, change.where, expression=True)})"
@@ -100,7 +100,7 @@ def delete_rows(table: TableHandle, parsed: Options, change: DeleteStatement, pr
     names = key_names(table.context.config)
 
     def keys_of(query: SnapshotQuery) -> pa.Table:
-        with _opened(query, change.alias or "target", change.where) as (database, target):
+        with _opened(query, change.alias or "target", change.where, None) as (database, target):
             where = "" if change.where is None else f" WHERE ({prepare(database, change.where, expression=True)})"
             keys = ", ".join(f"{target}.{quote_identifier(name)}" for name in names)
             matches = database.table(f"SELECT {keys} FROM {_TARGET} AS {target}{where}")
@@ -123,7 +123,7 @@ def merge_rows(table: TableHandle, parsed: Options, change: MergeStatement, prep
     has_one_place = WriteSettings.of(parsed, WriteOperation.UPSERT).index.index_type.is_global
 
     def changed(query: SnapshotQuery) -> pa.Table:
-        with closing(Database()) as database:
+        with closing(Database(truncates_nanoseconds=_truncates_nanoseconds(parsed))) as database:
             merge = _StatementMerge.of(table.context.config, change, query, database, prepare)
             database.add(_TARGET, RowSource(Scan(merge.candidate_rows(change)).to_reader))
             parts = [merge.changed(number, clause) for number, clause in enumerate(change.clauses)]
@@ -314,16 +314,25 @@ class _StatementMerge:
 
 
 @contextmanager
-def _opened(query: SnapshotQuery, alias: str, where: S.SelectQuery | None) -> Iterator[tuple[Database, str]]:
-    """A database with the table rows for which a condition can be true, and the quoted alias of the table."""
+def _opened(
+    query: SnapshotQuery, alias: str, where: S.SelectQuery | None, stores: Options | None
+) -> Iterator[tuple[Database, str]]:
+    """A database with the table rows for which a condition can be true, and the quoted alias of the table.
+
+    stores: options of a statement that stores values; None if it stores none.
+    """
     predicate = None
     if where is not None:
         tree = read_spark(where.body.text, expression=True)
         predicate = row_predicate(tree, alias, query.schema, is_plain=is_exact_in_duckdb)
-    with closing(Database()) as database:
+    with closing(Database(truncates_nanoseconds=stores is None or _truncates_nanoseconds(stores))) as database:
         database.known_columns.update(query.schema.names)
         database.add(_TARGET, RowSource(Scan(_narrowed(query, predicate)).to_reader))
         yield database, quote_identifier(alias)
+
+
+def _truncates_nanoseconds(options: Options) -> bool:
+    return bool(options.value_or_default(TIMESTAMPS_NANOSECONDS) == "cut")
 
 
 def _narrowed(query: SnapshotQuery, predicate: Expr | None) -> SnapshotQuery:
@@ -372,7 +381,7 @@ def _assigned(
             value = default if default.is_valid else S.SelectQuery(S.Fragment("NULL"), ())
         if isinstance(value, pa.Scalar):
             literal = database.new_name()
-            database.add(literal, pa.table({"value": pa.array([value.as_py()], value.type)}))
+            database.add(literal, pa.table({"value": pa.repeat(value, 1)}))
             values[name] = f"SELECT value FROM {literal}"
             continue
         values[name] = prepare(database, value, expression=True)

@@ -29,6 +29,7 @@ from sqlglot.parsers.spark import SparkParser
 from pyhudi.errors import HudiError, Internal, InvalidRequest, Unsupported
 from pyhudi.format.hudi_types import without_extension
 from pyhudi.records.sql_quoting import text_literal
+from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds
 from pyhudi.sql_engine.column_aliases import check_column_aliases
 from pyhudi.sql_engine.literals import describe_position, parse_spark
 
@@ -204,7 +205,13 @@ class Database:
     The first query connects: base files can be added before, rows at any time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, truncates_nanoseconds: bool = True) -> None:
+        """Create a database without rows.
+
+        Args:
+            truncates_nanoseconds: False rejects registered rows with timestamps that would lose nanoseconds.
+        """
+        self._truncates_nanoseconds = truncates_nanoseconds
         self._connected: Any = None
         self._rows: list[RowSource | RowFunction] = []
         self._functions: dict[str, tuple[RowFunction, str, str]] = {}
@@ -228,10 +235,16 @@ class Database:
         return f"pyhudi_{self._named}"
 
     def add(self, name: str, rows: RowSource | pa.Table) -> None:
-        """Register rows under a name."""
+        """Register rows under a name.
+
+        Raises:
+            InvalidRequest: DuckDB would truncate nanoseconds of the rows, and the database rejects that.
+        """
         if isinstance(rows, RowSource):
             self._rows.append(rows)
         else:
+            if not self._truncates_nanoseconds:
+                check_no_truncated_nanoseconds(rows)
             # DuckDB would make its own type of variants, and change their bytes.
             rows = without_extension(rows)
         if self._connected is None:

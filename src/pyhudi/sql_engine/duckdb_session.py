@@ -32,10 +32,11 @@ from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery
+from pyhudi.options.declaration import Options
 from pyhudi.options.read_options import BLOB_ROOTS
 from pyhudi.options.scope import TABLE_OPERATIONS
 from pyhudi.options.supported import parse_options
-from pyhudi.options.write_options import SCHEMA_MODE
+from pyhudi.options.write_options import SCHEMA_MODE, TIMESTAMPS_NANOSECONDS
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.schema_cast import NULL_REMEDY
@@ -191,10 +192,15 @@ def run(session: EmbeddedStatementSession, statement: S.Statement) -> pa.Table:
 
 @contextmanager
 def opened(
-    session: EmbeddedStatementSession, *queries: S.SelectQuery, reads_files: bool = False
+    session: EmbeddedStatementSession, *queries: S.SelectQuery, reads_files: bool = False, truncates_nanoseconds: bool = True
 ) -> Iterator[tuple[Database, list[str]]]:
-    """A database with the rows that queries read, and the queries in DuckDB's dialect. reads_files: as in `_prepared`."""
-    database = Database()
+    """A database with the rows that queries read, and the queries in DuckDB's dialect.
+
+    Args:
+        reads_files: As in `_prepared`.
+        truncates_nanoseconds: As in `Database`.
+    """
+    database = Database(truncates_nanoseconds=truncates_nanoseconds)
     try:
         yield database, [_prepared(session, database, query, reads_files=reads_files) for query in queries]
     finally:
@@ -325,7 +331,8 @@ def _create_as(
     path: str,
     storage_options: Mapping[str, str] | None,
 ) -> WriteResult:
-    with opened(session, query) as (database, (text,)):
+    truncates = parse_options(session.options).value_or_default(TIMESTAMPS_NANOSECONDS) == "cut"
+    with opened(session, query, truncates_nanoseconds=truncates) as (database, (text,)):
         schema = database.schema(text)
         ordered = table_statements.new_table_columns(statement, schema.names)
         text = f"SELECT {', '.join(quote_identifier(name) for name in ordered)} FROM ({text})"
@@ -361,8 +368,10 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
     table = session.table(statement.table)
     operation, write_options = table_statements.insert_operation(table, statement, session.statement_options)
     fixed = table_statements.constant_values(table, statement)
-    schema = _assignable(session, table)
-    with opened(session, statement.query) as (database, (text,)):
+    options = with_stored_options(parse_options(session.options), table.config, table.uri)
+    schema = _assignable(options, table)
+    truncates = options.value_or_default(TIMESTAMPS_NANOSECONDS) == "cut"
+    with opened(session, statement.query, truncates_nanoseconds=truncates) as (database, (text,)):
         query_schema = database.schema(text)
         names = table_statements.without_meta(query_schema.names)
         columns = table_statements.insert_columns(table, statement, names)
@@ -385,9 +394,8 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
         return write(rows if streams else rows.read_all(), options=write_options)
 
 
-def _assignable(session: EmbeddedStatementSession, table: Table) -> pa.Schema:
+def _assignable(options: Options, table: Table) -> pa.Schema:
     """The columns that a statement assigns: nullable if the options let the write make them so."""
-    options = with_stored_options(parse_options(session.options), table.config, table.uri)
     lifts = options.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE)
     schema = table.schema()
     return pa.schema([field.with_nullable(True) for field in schema]) if lifts else schema

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pyhudi.errors import CorruptData, Internal, TableState, Unsupported
+from pyhudi.errors import CorruptData, Internal, InvalidRequest, TableState, Unsupported
 from pyhudi.format.bootstrap_index import SourceFile
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.paths import file_name, parent_folder
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
 from pyhudi.records.keys.partition_paths import values_from_path
 from pyhudi.records.schema_cast import conform_table
+from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.bootstrap_sources import BootstrapSources
@@ -55,10 +56,21 @@ def bootstrap_source_rows(
     return joined_rows(storage, path, source, needed, JoinedColumns(table, bootstrap_sources.keys, partition))
 
 
-def source_rows(source: SourceFile, needed: pa.Schema, columns: JoinedColumns) -> Iterator[pa.Table]:
-    """Yield the rows of a source file in the needed data columns, by its row groups.  Raises as `joined_rows`."""
+def source_rows(
+    source: SourceFile, needed: pa.Schema, columns: JoinedColumns, *, truncate_nanoseconds: bool = True
+) -> Iterator[pa.Table]:
+    """Yield the rows of a source file in the needed data columns, by its row groups.
+
+    Raises:
+        InvalidRequest: A timestamp would lose nanoseconds, and may not.
+        HudiError: As `joined_rows`.
+    """
     with open_source(columns.storage, source) as opened:
-        yield from _row_groups(opened, needed, _constants(columns, needed, frozenset(opened.schema_arrow.names), source))
+        constants = _constants(columns, needed, frozenset(opened.schema_arrow.names), source)
+        try:
+            yield from _row_groups(opened, needed, constants, truncate_nanoseconds=truncate_nanoseconds)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{source.uri} cannot be bootstrapped: {error}") from error
 
 
 def joined_rows(
@@ -150,7 +162,9 @@ def _joined(heads: Iterable[pa.Table], rows: Iterable[pa.Table], schema: pa.Sche
         yield pa.table([(table if name in names else beside).column(name) for name in schema.names], schema=schema)
 
 
-def _row_groups(file: OpenFile, needed: pa.Schema, path_values: Mapping[str, pa.Scalar]) -> Iterator[pa.Table]:
+def _row_groups(
+    file: OpenFile, needed: pa.Schema, path_values: Mapping[str, pa.Scalar], *, truncate_nanoseconds: bool = True
+) -> Iterator[pa.Table]:
     """The needed columns of a file by its row groups.  path_values: columns stored in no file."""
     present = set(file.schema_arrow.names)
     stored = [name for name in needed.names if name in present and name not in path_values]
@@ -163,6 +177,8 @@ def _row_groups(file: OpenFile, needed: pa.Schema, path_values: Mapping[str, pa.
         lacking = {
             name: path_values.get(name, pa.scalar(None, needed.field(name).type)) for name in needed.names if name not in stored
         }
+        if rows is not None and not truncate_nanoseconds:
+            check_no_truncated_nanoseconds(rows)
         columns = {name: rows.column(name) for name in stored} if rows is not None else {}
         for name, value in lacking.items():
             columns[name] = pa.chunked_array([pa.repeat(value, count)])

@@ -381,6 +381,20 @@ def test_int96_timestamps_are_instants(tmp_path: Path) -> None:
     assert table.scan(["at"], filter="id <> 'b'").to_arrow()["at"].cast(pa.timestamp("us")).to_pylist() == [moments[0], None]
 
 
+@pytest.mark.parametrize("mode", ["full_record", "metadata_only"])
+def test_nanoseconds_are_truncated_only_on_request(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "source").mkdir()
+    rows = pa.table({"id": ["a", "b"], "at": pa.array([5_000, 5_999], pa.timestamp("ns", "UTC"))})
+    pq.write_table(rows, tmp_path / "source" / "a.parquet")
+    with pytest.raises(InvalidRequest, match=r"a.parquet cannot be bootstrapped: column 'at': 5999 nanoseconds"):
+        hp.bootstrap(tmp_path / "source", tmp_path / "t", record_key="id", mode=mode, options=SMALL)
+    assert not Table.exists(tmp_path / "t")
+    cut = {**SMALL, "pyhudi.timestamps.nanoseconds": "cut"}
+    hp.bootstrap(tmp_path / "source", tmp_path / "t", record_key="id", mode=mode, options=cut)
+    moments = [datetime.datetime(1970, 1, 1, microsecond=5, tzinfo=datetime.UTC)] * 2
+    assert Table(tmp_path / "t").scan(["at"]).to_arrow()["at"].to_pylist() == moments
+
+
 def test_the_rollback_of_a_bootstrap_removes_its_index(tmp_path: Path) -> None:
     table = made(tmp_path)
     table.rollback("00000000000001")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import pyhudi as hp
 from pyhudi import Table
 from pyhudi.errors import HudiError, InvalidRequest
 
@@ -141,6 +143,45 @@ def test_nanoseconds_are_truncated_only_on_request(operation: str) -> None:
             getattr(target, operation)(data.append_column("at", column))
     getattr(table, operation)(data.append_column("at", fine), options={NANOSECONDS: "cut"})
     assert datetime(1970, 1, 1, microsecond=5, tzinfo=UTC) in read(table)
+
+
+FINE = pa.scalar(5_999, pa.timestamp("ns", "UTC"))
+FINE_ROWS = pa.table({"id": ["a"], "ts": [1], "at": pa.array([5_999], pa.timestamp("ns", "UTC"))})
+
+
+def _sql(table: Table, text: str, options: dict[str, object]) -> object:
+    return hp.sql(text, tables={"t": table, "s": FINE_ROWS}, options=options)
+
+
+STATEMENTS: dict[str, Callable[[Table, dict[str, object]], object]] = {
+    "update": lambda table, options: table.update({"at": FINE}, options=options),
+    "update with pandas": lambda table, options: table.update({"at": pd.Timestamp(5_999, tz="UTC")}, options=options),
+    "computed update": lambda table, options: table.update({"at": FINE, "ts": "ts + 1"}, options=options),
+    "merge": lambda table, options: table.merge(FINE_ROWS, on="id", options=options).when_matched_update_all().execute(),
+    "merge of a value": lambda table, options: (
+        table.merge(FINE_ROWS.select(["id"]), on="id", options=options).when_matched_update({"at": FINE}).execute()
+    ),
+    "INSERT": lambda table, options: _sql(table, "INSERT INTO t SELECT * FROM s", options),
+    "MERGE INTO": lambda table, options: _sql(
+        table, "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET at = s.at", options
+    ),
+    "CREATE TABLE AS": lambda table, options: hp.sql(
+        f"CREATE TABLE hudi.`memory://times-{next(_names)}` USING hudi TBLPROPERTIES (primaryKey = 'id') AS SELECT * FROM s",
+        tables={"s": FINE_ROWS},
+        options=options,
+    ),
+}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS)
+def test_statements_truncate_nanoseconds_only_on_request(statement: Callable[[Table, dict[str, object]], object]) -> None:
+    table = made()
+    table.upsert(rows(MOMENT, 1))
+    with pytest.raises(InvalidRequest, match=f"microseconds.*{NANOSECONDS}=cut"):
+        statement(table, {})
+    assert read(table) == [MOMENT]
+    statement(table, {NANOSECONDS: "cut"})
+    assert read(table) in ([datetime(1970, 1, 1, microsecond=5, tzinfo=UTC)], [MOMENT])
 
 
 def test_an_option_and_an_argument_that_differ_are_refused() -> None:

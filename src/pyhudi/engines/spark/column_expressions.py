@@ -28,7 +28,7 @@ from pyhudi.records.filters.pushdown import COMPARED_DIFFERENTLY, exact_filter
 
 
 def expression(value: Any) -> Column:
-    """Text is Spark SQL, a Column is used directly, anything else is a literal."""
+    """Text is Spark SQL, a Column is used directly, anything else is a literal; nanoseconds are truncated."""
     if isinstance(value, Column):
         return value
     if isinstance(value, str):

@@ -225,7 +225,7 @@ class _SparkMergeRun:
         if clause.values is None:
             values, after = self._all_columns(after)
         else:
-            values = target.stored(assigned(target.table, clause.values, self.session), pairs)
+            values = target.stored(assigned(target.table, clause.values, self.session, self.settings), pairs)
         unchecked = self._may_duplicate_key(clause)
         if clause.outcome is ClauseAction.UPDATE and not self._moves(clause):
             values = {name: value for name, value in values.items() if name not in self.partition_columns}

@@ -33,6 +33,7 @@ from pyhudi.operations.write.update_merge import columns_to_read, data_columns, 
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
+from pyhudi.records.timestamp_coercion import check_literal_nanoseconds
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
@@ -59,7 +60,7 @@ def run_spark_update(
 
     def plan(now: TableContext) -> SnapshotQuery:
         table = load_data_columns(now)
-        moves = not set(assigned(table, update.values, session)).isdisjoint(partition_columns(now.config.keys))
+        moves = not set(assigned(table, update.values, session, settings)).isdisjoint(partition_columns(now.config.keys))
         # A record that moves to another partition is compared with the keys in it, so all files are read.
         known = None if moves else files_condition(update.where, update.alias, table)
         return plan_snapshot_query(now, columns_to_read(now.config), known)
@@ -67,7 +68,7 @@ def run_spark_update(
     def change(query: SnapshotQuery) -> DataFrame:
         target = UpdateTarget.of(query, settings, update.alias)
         frame = _called(target.frame(session), update.alias)
-        values = target.stored(assigned(target.table, update.values, session), frame)
+        values = target.stored(assigned(target.table, update.values, session, settings), frame)
         chosen = frame if update.where is None else frame.where(update.where)
         return changed_rows(target, [BoundClause(ClauseAction.UPDATE, values)], target.table, chosen.withColumn(CLAUSE, F.lit(0)))
 
@@ -153,7 +154,7 @@ def _called(frame: DataFrame, alias: str | None) -> DataFrame:
     return frame if alias is None else frame.alias(alias)
 
 
-def assigned(table: pa.Schema, values: Mapping[str, Any], session: SparkSession) -> dict[str, Column]:
+def assigned(table: pa.Schema, values: Mapping[str, Any], session: SparkSession, settings: WriteSettings) -> dict[str, Column]:
     """The assigned values by column of the table.
 
     Raises:
@@ -168,6 +169,8 @@ def assigned(table: pa.Schema, values: Mapping[str, Any], session: SparkSession)
         name = resolve_column(assigned_name, table, session)
         if name in assignments:
             raise InvalidRequest(f"column {name!r} is assigned twice")
+        if not settings.truncates_nanoseconds:
+            check_literal_nanoseconds(value, name)
         assignments[name] = expression(value)
     return assignments
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
 import pyarrow as pa
 
@@ -54,10 +55,11 @@ from pyhudi.operations.commit.rollback import rollback_failed_writes, rollback_i
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.options.declaration import Options, OptionSettings
 from pyhudi.options.table_options import BASE_FORMAT, BOOTSTRAP_BASE_PATH, BOOTSTRAP_INDEX_TYPE, HIVE_STYLE
+from pyhudi.options.write_options import TIMESTAMPS_NANOSECONDS
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.schema_evolution import SchemaMode, evolve
-from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
+from pyhudi.records.timestamp_coercion import ZonelessTimestamps, has_nanoseconds, with_zones
 from pyhudi.storage import FileInfo, Storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.storage.environment import Environment
@@ -83,6 +85,7 @@ class BootstrapSettings(OptionSettings):
     commit: CommitSettings
     files: FileSettings
     metadata: MetadataSettings
+    nanoseconds: Annotated[str, TIMESTAMPS_NANOSECONDS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +316,7 @@ def _register_files(context: TableContext, engine: Engine, plan: _BootstrapPlan,
             transaction.start()
         for mode in plan.modes:
             spec = _writer_spec(context, plan, schema_text, settings, _TIMES[mode])
-            statuses[mode] = _write(context, engine, plan, spec, mode)
+            statuses[mode] = _write(context, engine, plan, spec, mode, truncates=settings.nanoseconds == "cut")
         _check_unchanged(context.storage.spec(), engine, plan.files)
         for mode, transaction in transactions.items():
             operation = Operation.BOOTSTRAP if mode is BootstrapMode.METADATA_ONLY else Operation.BULK_INSERT
@@ -349,12 +352,19 @@ def _writer_spec(
 
 
 def _write(
-    context: TableContext, engine: Engine, plan: _BootstrapPlan, spec: WriterSpec, mode: BootstrapMode
+    context: TableContext, engine: Engine, plan: _BootstrapPlan, spec: WriterSpec, mode: BootstrapMode, *, truncates: bool
 ) -> list[WriteStatus]:
     required = () if context.config.is_cow else context.config.ordering_fields
     files = [file for file in plan.files if file.mode is mode]
     tasks = [
-        BootstrapTask(file.partition, file.source, context.env.uuid4(), WriteToken(number, 0, number), required)
+        BootstrapTask(
+            file.partition,
+            file.source,
+            context.env.uuid4(),
+            WriteToken(number, 0, number),
+            required,
+            () if truncates else tuple(f.name for f in file.source_info.schema if has_nanoseconds(f.type)),
+        )
         for number, file in enumerate(files)
     ]
     if mode is BootstrapMode.FULL_RECORD:

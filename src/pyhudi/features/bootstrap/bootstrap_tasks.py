@@ -67,7 +67,8 @@ class SourceInfo:
 class BootstrapTask:
     """A source file to bootstrap.
 
-    file_id: of the file group; for FULL_RECORD the prefix of the new file ids.  required: columns without nulls.
+    file_id: of the file group; for FULL_RECORD the prefix of the new file ids.  required: columns without nulls.  exact:
+    columns whose nanoseconds may not be truncated.
     """
 
     partition: str
@@ -75,6 +76,7 @@ class BootstrapTask:
     file_id: str
     token: WriteToken
     required: tuple[str, ...] = ()
+    exact: tuple[str, ...] = ()
 
 
 def run_inspect_source(task: InspectSourceTask) -> SourceInfo:
@@ -102,7 +104,9 @@ def run_skeleton(spec: WriterSpec, columns: pa.Schema, task: BootstrapTask) -> W
     ensure_partition(storage, task.partition, spec.instant_time)
     Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, MarkerType.CREATE)
     bare = replace(spec, data_schema=pa.schema([]))
-    heads = {field.split(".")[0] for field in (*spec.keys.record_fields, *partition_columns(spec.keys), *task.required)}
+    heads = {
+        field.split(".")[0] for field in (*spec.keys.record_fields, *partition_columns(spec.keys), *task.required, *task.exact)
+    }
     needed = pa.schema([field for field in columns if field.name in heads])
     count = 0
     with BaseFileWriter(storage, path, bare.stored_schema, _skeleton_avro(), spec.files) as writer:
@@ -121,7 +125,8 @@ def run_full(spec: WriterSpec, columns: pa.Schema, task: BootstrapTask) -> tuple
 
 def _keyed_rows(spec: WriterSpec, task: BootstrapTask, needed: pa.Schema) -> Iterator[pa.Table]:
     """The rows of a source file with their keys and partition path in front, which are looked over."""
-    for rows in source_rows(task.source, needed, JoinedColumns(spec.storage, spec.keys, task.partition)):
+    joined = JoinedColumns(spec.storage, spec.keys, task.partition)
+    for rows in source_rows(task.source, needed, joined, truncate_nanoseconds=not task.exact):
         if not rows.num_rows:
             continue
         batch = as_batch(rows)
@@ -130,8 +135,7 @@ def _keyed_rows(spec: WriterSpec, task: BootstrapTask, needed: pa.Schema) -> Ite
         except InvalidRequest as error:
             raise InvalidRequest(f"{task.source.uri} cannot be bootstrapped: {error}") from error
         _check_rows(task, batch, paths)
-        columns = {RECORD_KEY: keys, PARTITION_PATH: paths, **{name: rows.column(name) for name in rows.column_names}}
-        yield pa.table(columns)
+        yield pa.table({RECORD_KEY: keys, PARTITION_PATH: paths, **{name: rows.column(name) for name in rows.column_names}})
 
 
 def _check_rows(task: BootstrapTask, batch: pa.RecordBatch, paths: pa.StringArray) -> None:

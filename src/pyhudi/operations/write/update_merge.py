@@ -80,7 +80,7 @@ def run_update(
     def attempt(context: TableContext) -> WriteResult:
         query = plan_snapshot_query(context.reloaded(), columns_to_read(context.config), where)
         table = data_columns(query.schema)
-        assignments = parse_assignments(values, table, table)
+        assignments = parse_assignments(values, table, table, truncate_nanoseconds=settings.truncates_nanoseconds)
         _check_assigned(context.config, assignments)
         after = evolved_schema(table, assigned_columns(assignments, table), settings)
         with raise_stale_on_missing_file(query.snapshot):
@@ -207,7 +207,7 @@ class _MergeRun:
         bound: list[_BoundClause] = []
         after = table
         for clause in clauses:
-            bound_clause = _bound(config, table, source.schema, on, clause)
+            bound_clause = _bound(config, table, source.schema, on, clause, settings)
             sides = _clause_columns(clause, source.schema, table)
             after = evolved_schema(after, assigned_columns(bound_clause.assignments, sides), settings)
             if clause.where is not None:
@@ -372,7 +372,9 @@ def _check_assigned(config: TableConfig, assignments: Sequence[Assignment]) -> N
                 )
 
 
-def _bound(config: TableConfig, table: pa.Schema, source: pa.Schema, on: Sequence[str], clause: Clause) -> _BoundClause:
+def _bound(
+    config: TableConfig, table: pa.Schema, source: pa.Schema, on: Sequence[str], clause: Clause, settings: WriteSettings
+) -> _BoundClause:
     """Bind the assignments of a clause to columns. Raises the errors of `parse_assignments`."""
     identity = (*config.keys.record_fields, *partition_columns(config.keys))
     if clause.outcome is ClauseAction.DELETE:
@@ -382,7 +384,8 @@ def _bound(config: TableConfig, table: pa.Schema, source: pa.Schema, on: Sequenc
         assigned_names = [name for name in source.names if inserts or name not in identity]
         keeps = () if inserts else tuple(name for name in identity if name in source.names and name not in on)
         return _BoundClause(clause, tuple(Assignment(name, ColumnRef(f"source.{name}")) for name in assigned_names), keeps)
-    assignments = parse_assignments(clause.values, table, _clause_columns(clause, source, table))
+    other_schema = _clause_columns(clause, source, table)
+    assignments = parse_assignments(clause.values, table, other_schema, truncate_nanoseconds=settings.truncates_nanoseconds)
     if not inserts:
         _check_assigned(config, assignments)
         return _BoundClause(clause, assignments)
@@ -440,8 +443,7 @@ def _pairs(rows: pa.Table, keys: pa.Table, on: tuple[str, ...]) -> pa.Table:
 def _canonical(source: pa.Table, table: pa.Schema, config: TableConfig, settings: WriteSettings) -> pa.Table:
     """Convert the source to the types of the table. Raises InvalidRequest for types that no table supports."""
     if not settings.truncates_nanoseconds:
-        for batch in source.to_batches():
-            check_no_truncated_nanoseconds(batch)
+        check_no_truncated_nanoseconds(source)
     typed = typed_nulls(with_zones(source.schema, table, zone_mode(settings.without_zone, config.version)), table)
     return conform_table(source, normalize_types(typed)).combine_chunks()
 
