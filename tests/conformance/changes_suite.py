@@ -106,6 +106,23 @@ class ChangesSuite(QueryForm):
         table.upsert(rows(("a", "x", 1, 4.0)))
         assert held(table, "fare") == {"a": 4.0, "b": 2.0}
 
+    def test_merge_delete_by_an_older_source_row_keeps_the_record(self, table: Table) -> None:
+        source = rows(("a", "x", 0, 9.0), ("b", "y", 2, None), ("c", "x", None, 9.0))
+        merge = self.merge(table, source, on="id").when_matched_delete().when_matched_update({"fare": 7})
+        assert merge.execute().rows_deleted == 2
+        assert held(table, "fare") == {"a": 1.0}
+        plain = self.new_table(ordering=None)
+        self.merge(plain, source, on="id").when_matched_delete().execute()
+        assert held(plain, "fare") == {}
+
+    def test_merge_delete_compares_several_ordering_fields(self, kind: str) -> None:
+        data = rows(("a", "x", 1, 1.0), ("b", "y", 2, 2.0), ("c", "x", 3, 3.0))
+        options = {**OPTIONS, "hoodie.write.table.version": 9}
+        table = self.new_table(kind, data=data, ordering=["ts", "fare"], options=options)
+        source = rows(("a", "x", 1, 0.5), ("b", "y", 2, 3.0), ("c", "x", 4, None))
+        self.merge(table, source, on="id").when_matched_delete().execute()
+        assert set(held(table, "ts")) == {"a"}
+
     def test_a_deleted_record_needs_no_ordering_value(self) -> None:
         table = self.new_table()
         table.bulk_insert(rows(("n", "x", None, 1.0)))

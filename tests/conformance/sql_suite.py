@@ -76,6 +76,19 @@ CASES = (
         refused="ALTER TABLE dropped DROP PARTITION (day = '2034-01-01', day = 'none')",
     ),
     Case(
+        "a row of a merge's source with a smaller ordering value deletes no record",
+        (
+            "CREATE TABLE late (id INT, name STRING, ts BIGINT) USING hudi LOCATION '{root}/late' "
+            "TBLPROPERTIES (primaryKey = 'id', preCombineField = 'ts', type = 'mor')",
+            "INSERT INTO late VALUES (1, 'a', 50), (2, 'b', 50), (3, 'c', 50), (4, 'd', 50)",
+            "MERGE INTO late AS t USING (SELECT * FROM VALUES (1, 'x', 49L), (2, 'x', 51L), (3, 'x', 50L) AS v (id, name, ts)) "
+            "AS s ON t.id = s.id WHEN MATCHED THEN DELETE",
+            "DELETE FROM late WHERE id = 4",
+        ),
+        "SELECT id, name, ts FROM late",
+        ({"id": 1, "name": "a", "ts": 50},),
+    ),
+    Case(
         "numbers become decimals and text as in Java",
         (
             "CREATE TABLE numbers (id INT, d DECIMAL(10, 2), e DECIMAL(20, 10), s STRING, f FLOAT) USING hudi "

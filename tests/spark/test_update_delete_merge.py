@@ -82,7 +82,8 @@ def test_values_become_those_of_their_columns_or_are_refused(spark: SparkSession
             ({"n": "'seven'"}, "cannot hold seven"),
             ({"n": True}, "does not accept a value of type boolean"),
             ({"d": 5}, "does not accept"),
-            ({"l": "array('x')"}, "does not accept"),
+            ({"l": "array('x')"}, "cannot hold x"),
+            ({"l": "map('x', 1)"}, "does not accept"),
             ({"n": "2147483648L"}, "cannot hold 2147483648"),
             ({"l.element": 1}, "a field of a struct"),
         ):
@@ -266,3 +267,20 @@ def test_cached_frames_of_the_caller_stay_cached(spark: SparkSession, table: Tab
         assert source.storageLevel.useMemory
     finally:
         source.unpersist()
+
+
+def test_values_and_rows_of_this_process_truncate_nanoseconds_only_on_request(spark: SparkSession, tmp_path: Path) -> None:
+    fine = pa.array([1_700_000_000_000_005_999], pa.timestamp("ns", "UTC"))
+    data = pa.table({"id": ["a"], "at": fine.cast(pa.timestamp("us", "UTC"), safe=False)})
+    table = new_table(data=data, partition_by=None, ordering=None, uri=str(tmp_path / "t"))
+    finer = pa.table({"id": ["a"], "at": fine})
+    writes: tuple[Callable[..., WriteResult], ...] = (
+        lambda **settings: table.update({"at": fine[0]}, spark=spark, **settings),
+        lambda **settings: hs.write(finer, table.uri, "append", **settings),
+        lambda **settings: hs.merge(spark, table.uri, finer, "id", **settings).when_matched_update_all().execute(),
+    )
+    for write in writes:
+        with pytest.raises(InvalidRequest, match=r"microseconds.*pyhudi.timestamps.nanoseconds=cut"):
+            write(options=OPTIONS)
+        write(options={**OPTIONS, "pyhudi.timestamps.nanoseconds": "cut"})
+    assert table.scan(["at"]).to_arrow()["at"].equals(data["at"])

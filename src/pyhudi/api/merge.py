@@ -31,7 +31,8 @@ class Merge:
 
     For each row the first clause whose condition is true applies; a row without a matching clause is unchanged. The
     rows are upserted, so the table's merge mode decides between the new row and the stored one: a row with an earlier
-    ordering value loses. A delete removes the record regardless of its ordering value.
+    ordering value loses. Under event time ordering a delete removes the record unless the source row has a smaller
+    ordering value.
 
     On the embedded engine, conditions are filters as in `Table.scan`, over `source.x` and, if a table row matches,
     `target.x`. Values are literals (`"'done'"`, `1.5`), columns (`"source.x"`, `"target.x"`) and SQL expressions

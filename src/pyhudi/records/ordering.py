@@ -117,6 +117,18 @@ def newer_or_equal(older: pa.ChunkedArray, newer: pa.ChunkedArray) -> BoolMask:
     return _mask(pc.if_else(pc.is_null(older), True, pc.fill_null(not_smaller, False)))
 
 
+def delete_applies(ordering: Ordering, stored: pa.Table, deleting: pa.Table) -> BoolMask:
+    """Return where the row that deletes a stored row has no smaller ordering value. A null value deletes any row.
+
+    Args:
+        ordering: Ordering fields, at least one.
+        stored: Stored rows.
+        deleting: The row that deletes each of them, with the ordering columns in the same types.
+    """
+    older, newer = ordering.values(stored), ordering.values(deleting)
+    return newer_or_equal(older, newer) | _mask(pc.is_null(newer))
+
+
 def ordering_ranks(values: pa.ChunkedArray) -> Ints:
     """Return order-preserving integer ranks: equal values have equal ranks, null has the smallest."""
     if pa.types.is_struct(values.type):

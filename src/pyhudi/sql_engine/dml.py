@@ -33,6 +33,7 @@ from pyhudi.operations.write.update_merge import (
     check_identity,
     columns_to_read,
     data_columns,
+    delete_ordering,
     run_merge_changes,
     stored_key_columns,
 )
@@ -44,6 +45,7 @@ from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.filters.pushdown import compares_identically
 from pyhudi.records.keys.key_spec import partition_columns
+from pyhudi.records.ordering import Ordering, delete_applies
 from pyhudi.records.schema_cast import same_type
 from pyhudi.records.sql_quoting import quote_identifier
 from pyhudi.records.store_assignment import check_storable, stored
@@ -57,6 +59,7 @@ from pyhudi.tasks.incoming_layout import DELETE_COLUMN
 __all__ = ["delete_rows", "merge_rows", "update_rows"]
 
 _TARGET, _SOURCE, _MARK, _KEPT = "pyhudi_target", "pyhudi_source", "pyhudi_is_there", "pyhudi_keeps_its_place"
+_ORDERING = "pyhudi_ordering_"
 
 
 class Prepare(Protocol):
@@ -229,20 +232,36 @@ class _StatementMerge:
             ClauseRows.OF_SOURCE: "RIGHT JOIN",
             ClauseRows.OF_TARGET: "LEFT JOIN",
         }[clause.rows]
+        ordering, ordered = self._delete_ordering(clause)
+        source_values = "".join(f", {self.source}.{quote_identifier(name)} AS {_ORDERING}{at}" for at, name in enumerate(ordered))
         text = (
-            f"{_select(values, identity, self.target)}, ({keeps}) AS {_KEPT} "
+            f"{_select(values, identity, self.target)}, ({keeps}) AS {_KEPT}{source_values} "
             f"FROM (SELECT *, TRUE AS {_MARK} FROM {_TARGET}) AS {self.target} {join} {_SOURCE} AS {self.source} ON ({self.on}) "
             f"WHERE ({self.conditions[number]}){earlier}"
         )
-        rows = _rows(self.database, text, columns, identity, more=(_KEPT,))
+        heads = () if ordering is None else ordering.heads
+        more = [columns.field(head).with_name(f"{_ORDERING}{at}").with_nullable(True) for at, head in enumerate(heads)]
+        rows = _rows(self.database, text, columns, identity, more=(pa.field(_KEPT, pa.bool_()), *more))
+        if ordering is not None:
+            deleting = rows.select([field.name for field in more]).rename_columns(list(heads))
+            rows = rows.filter(pa.array(delete_applies(ordering, rows, deleting)))
         if not pc.all(rows.column(_KEPT), min_count=0).as_py():
             raise InvalidRequest(
                 "a MERGE would change the key or partition of a record, which keeps both: delete the record and insert it under "
                 "another key, or assign the other columns only"
             )
         if identity and not inserts:
-            check_identity(self.config, rows.drop_columns([_KEPT]))
+            check_identity(self.config, rows.drop_columns([_KEPT, *(field.name for field in more)]))
         return _marked(rows.select([*columns.names, *stored_names]), deletes=clause.outcome is ClauseAction.DELETE)
+
+    def _delete_ordering(self, clause: Clause) -> tuple[Ordering | None, Sequence[str]]:
+        """The ordering that decides whether a clause deletes a row, and the columns of the source that have its values."""
+        if clause.outcome is not ClauseAction.DELETE or clause.rows is not ClauseRows.MATCHED:
+            return None, ()
+        named = {name.casefold(): name for name in self.source_columns}
+        heads = [head for head in self.config.merge.ordering.heads if head.casefold() in named]
+        ordering = delete_ordering(self.config, heads)
+        return ordering, () if ordering is None else [named[head.casefold()] for head in ordering.heads]
 
     def _values(self, clause: Clause, columns: pa.Schema) -> tuple[list[str], str]:
         """Value of each table column, and the condition that a source row has the key and partition of the changed row."""
@@ -408,10 +427,9 @@ def _select(values: Sequence[str], identity: Sequence[str], target: str) -> str:
     )
 
 
-def _rows(database: Database, text: str, columns: pa.Schema, identity: Sequence[str], more: Sequence[str] = ()) -> pa.Table:
+def _rows(database: Database, text: str, columns: pa.Schema, identity: Sequence[str], more: Sequence[pa.Field] = ()) -> pa.Table:
     """Rows of a query: the table's columns in their stored types, followed by further columns."""
-    extra_fields = [*(pa.field(name, pa.string()) for name in identity), *(pa.field(name, pa.bool_()) for name in more)]
-    row_schema = pa.schema([*columns, *extra_fields])
+    row_schema = pa.schema([*columns, *(pa.field(name, pa.string()) for name in identity), *more])
     check_storable(database.schema(text), row_schema, casts_text=True)
     return pa.Table.from_batches((stored(batch, row_schema) for batch in database.batches(text)), row_schema)
 

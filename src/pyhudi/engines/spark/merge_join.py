@@ -53,7 +53,7 @@ from pyhudi.operations.admin.table_settings import zone_mode
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, MergeStatement
-from pyhudi.operations.write.update_merge import columns_to_read, evolved_schema, run_merge_changes
+from pyhudi.operations.write.update_merge import columns_to_read, delete_ordering, evolved_schema, run_merge_changes
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In
 from pyhudi.records.filters.pushdown import compares_identically
@@ -216,7 +216,32 @@ class _SparkMergeRun:
         for clause in merge.clauses:
             bound_clause, after = self._bound(target, clause, pairs, after)
             bound.append(bound_clause)
-        return changed_rows(target, bound, after, pairs.withColumn(CLAUSE, number).where(column(CLAUSE).isNotNull()))
+        chosen = pairs.withColumn(CLAUSE, number).where(column(CLAUSE).isNotNull())
+        return changed_rows(target, bound, after, self._without_outdated_deletes(target, pairs, chosen))
+
+    def _without_outdated_deletes(self, target: UpdateTarget, pairs: DataFrame, chosen: DataFrame) -> DataFrame:
+        """The pairs without those whose source row would delete a table row with a larger ordering value."""
+        named = self._by_name()
+        ordering = delete_ordering(self.config, list(named))
+        clauses = enumerate(self.merge.clauses)
+        deleting = [at for at, c in clauses if c.outcome is ClauseAction.DELETE and c.rows is ClauseRows.MATCHED]
+        if ordering is None or not deleting:
+            return chosen
+        source_values = {head: side(self.merge.source_alias, named[head]) for head in ordering.heads}
+        source_values = target.stored(source_values, pairs)
+        smaller, equal = F.lit(False), F.lit(True)
+        for field in ordering.fields:
+            head, *parts = field.split(".")
+            ours, theirs = target.old(head), source_values[head]
+            for part in parts:
+                ours, theirs = ours.getField(part), theirs.getField(part)
+            if len(ordering.fields) == 1:
+                # A null value deletes any row.
+                smaller = F.coalesce(theirs < ours, F.lit(False))
+                break
+            is_smaller = F.coalesce(theirs < ours, theirs.isNull() & ours.isNotNull())
+            smaller, equal = smaller | (equal & is_smaller), equal & theirs.eqNullSafe(ours)
+        return chosen.where(~(column(CLAUSE).isin(deleting) & smaller))
 
     def _bound(self, target: UpdateTarget, clause: Clause, pairs: DataFrame, after: pa.Schema) -> tuple[BoundClause, pa.Schema]:
         """A clause with bound values, and the columns of the table including them."""

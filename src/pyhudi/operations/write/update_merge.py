@@ -4,7 +4,8 @@
     merge     source rows are joined with the table; clauses define what happens to matched and unmatched rows
 
 A record retains its key and its partition. The result is written as an upsert, so the table's merge mode decides
-between the changed row and the stored one: a row whose ordering value is set to an older one loses. If another writer
+between the changed row and the stored one: a row whose ordering value is set to an older one loses. A merge deletes a
+record unless the source row has a smaller ordering value. If another writer
 changed a file group of the write set, or inserted a key that was not found, the whole operation is repeated or raises
 WriteConflict.
 
@@ -13,7 +14,7 @@ Source: docs/updates-and-merges.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -43,6 +44,8 @@ from pyhudi.records.filters.filter_parser import Filter, parse_filter
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.merge_mode import MergeMode
+from pyhudi.records.ordering import Ordering, delete_applies
 from pyhudi.records.record_merge import row_codes
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.records.schema_evolution import SchemaMode, evolve, typed_nulls
@@ -253,11 +256,14 @@ class _MergeRun:
                 source_rows, target_rows = self.source.take(pa.array(sources)), rows.take(pa.array(targets))
                 sides = _joined_rows(source_rows, target_rows)
                 chosen = _rows_where(sides, bound_clause.clause.where)
-                positions = pa.array(chosen)
+                applied = chosen
+                if outcome is ClauseAction.DELETE:
+                    applied = chosen[self._delete_applies(source_rows.take(chosen), target_rows.take(chosen))]
+                positions = pa.array(applied)
                 _check_unchanged(bound_clause.unchanged_columns, source_rows.take(positions), target_rows.take(positions))
                 part = assign(bound_clause.assignments, sides.take(positions), target_rows.take(positions), self.after)
-                changed_targets.append(targets[chosen])
-                identities.append(target.select(stored_names).take(pa.array(targets[chosen])))
+                changed_targets.append(targets[applied])
+                identities.append(target.select(stored_names).take(pa.array(targets[applied])))
                 sources, targets = np.delete(sources, chosen), np.delete(targets, chosen)
             parts.append(part)
             flags.append(pa.repeat(pa.scalar(outcome is ClauseAction.DELETE), part.num_rows))
@@ -273,6 +279,25 @@ class _MergeRun:
         for name in stored_names:
             changed = changed.append_column(name, pa.concat_tables(identities).column(name))
         return (changed.append_column(DELETE_COLUMN, pa.chunked_array(flags, pa.bool_())), True) if marks else (changed, False)
+
+    def _delete_applies(self, source_rows: pa.Table, target_rows: pa.Table) -> npt.NDArray[np.bool_]:
+        ordering = delete_ordering(self.config, source_rows.column_names)
+        if ordering is None:
+            return np.ones(source_rows.num_rows, dtype=np.bool_)
+        columns = pa.schema([self.table.field(name).with_nullable(True) for name in ordering.heads])
+        return delete_applies(ordering, target_rows, conform_table(source_rows.select(ordering.heads), columns))
+
+
+def delete_ordering(config: TableConfig, source_names: Collection[str]) -> Ordering | None:
+    """Return the ordering that decides between a stored row and a source row that deletes it; None if it is deleted always.
+
+    Args:
+        config: Configuration of the table.
+        source_names: Columns of the source.
+    """
+    ordering = config.merge.ordering
+    decides = config.merge.mode is MergeMode.EVENT_TIME_ORDERING and ordering and set(ordering.heads) <= set(source_names)
+    return ordering if decides else None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
