@@ -122,7 +122,7 @@ class WriterEnvironment:
     def token_bytes(self, length: int) -> bytes:
         return self._random.randbytes(length)
 
-    def every_ms(self, interval_ms: int, task: Callable[[], None]) -> _Repeated:
+    def every_ms(self, interval_ms: int, task: Callable[[], bool | None]) -> _Repeated:
         repeated = _Repeated(self._time.now_ms + interval_ms, interval_ms, task)
         self._repetitions.append(repeated)
         return repeated
@@ -132,7 +132,7 @@ class WriterEnvironment:
 class _Repeated:
     due_ms: float
     interval_ms: int
-    task: Callable[[], None]
+    task: Callable[[], bool | None]
     stopped: bool = False
     busy: bool = False
 

@@ -12,19 +12,48 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from pyhudi.errors import HudiError, StorageUnavailable
+from pyhudi.storage import locks
 from pyhudi.storage.environment import Environment, ReplayEnvironment, SystemEnvironment
 from pyhudi.storage.locks import LockProvider
+from tests.support.interruptions import count_steps, interrupt
 
 MakeLock = Callable[[Environment], LockProvider]
+
+
+_LOCK_FILES = ("storage/environment.py", *(f"storage/locks/{path.name}" for path in Path(locks.__file__).parent.glob("*.py")))
 
 
 class LockSuite:
     # Whether those who wait are served in the order in which they came.
     is_fair = True
+    # Every which line is interrupted.
+    interrupted_every = 1
+
+    def test_an_interruption_at_any_line_leaves_the_lock_free(self, make_lock: MakeLock) -> None:
+        env = SystemEnvironment()
+
+        def hold(lock: LockProvider) -> None:
+            with lock.held(0):
+                lock.check()
+                lock.renew()
+
+        hold(make_lock(env))
+        last = count_steps(lambda: hold(make_lock(env)), _LOCK_FILES)
+        assert last > 50
+        for step in range(1, last + 1, self.interrupted_every):
+            lock, places = make_lock(env), list[str]()
+            interrupt(partial(hold, lock), _LOCK_FILES, step, where=places)
+            for next_one in (make_lock(env), lock):
+                try:
+                    next_one.acquire(0)
+                except HudiError as error:
+                    raise AssertionError(f"interrupted at {places}") from error
+                next_one.release()
 
     def test_waiting_writer_acquires_before_a_later_one(self, make_lock: MakeLock) -> None:
         if not self.is_fair:

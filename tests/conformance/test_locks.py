@@ -43,6 +43,8 @@ class TestStorageLockOnDisk(LockSuite):
 
 
 class TestStorageLockInS3(LockSuite):
+    interrupted_every = 7
+
     @pytest.fixture
     def make_lock(self, s3_endpoint: str) -> MakeLock:
         storage = open_storage(f"s3://tables/{uuid.uuid4().hex}", s3_options(s3_endpoint))

@@ -9,7 +9,9 @@ No time zones (see format/instants.py) and no calendar.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import queue
 import random
 import secrets
 import threading
@@ -54,8 +56,8 @@ class Environment(Protocol):
         """`length` random bytes."""
         ...
 
-    def every_ms(self, interval_ms: int, task: Callable[[], None]) -> Repetition:
-        """Run `task` every `interval_ms` (1 or more), first after one interval, until stopped.
+    def every_ms(self, interval_ms: int, task: Callable[[], bool | None]) -> Repetition:
+        """Run `task` every `interval_ms` (1 or more), first after one interval, until stopped or it returns False.
 
         The task must not raise, because no caller receives the error.  It does not keep the process from exiting.
         """
@@ -86,7 +88,7 @@ class SystemEnvironment:
     def token_bytes(self, length: int) -> bytes:
         return secrets.token_bytes(length)
 
-    def every_ms(self, interval_ms: int, task: Callable[[], None]) -> Repetition:
+    def every_ms(self, interval_ms: int, task: Callable[[], bool | None]) -> Repetition:
         _check_interval(interval_ms)
         return _ThreadRepetition(interval_ms, task)
 
@@ -127,7 +129,7 @@ class ReplayEnvironment:
         with self._mutex:
             return self._random.randbytes(length)
 
-    def every_ms(self, interval_ms: int, task: Callable[[], None]) -> Repetition:
+    def every_ms(self, interval_ms: int, task: Callable[[], bool | None]) -> Repetition:
         _check_interval(interval_ms)
         with self._mutex:
             repetition = _VirtualRepetition(self._now_ms + interval_ms, interval_ms, task)
@@ -142,7 +144,8 @@ class ReplayEnvironment:
             end_ms = self._now_ms + duration_ms
         while (due := self._pop_due(end_ms)) is not None:
             # Outside the mutex: the task may acquire a lock whose holder on another thread reads the clock.
-            due.task()
+            if due.task() is False:
+                due.stop()
         with self._mutex:
             self._now_ms = max(self._now_ms, end_ms)
 
@@ -167,33 +170,35 @@ class ReplayEnvironment:
 
 
 class _ThreadRepetition:
-    """A daemon thread that waits on an event, so that stopping it does not wait for the interval.
+    """A daemon thread that can be woken, so that stopping it does not wait for the interval.
 
-    It starts when the task is first due: most repetitions are stopped earlier.
+    It starts when the task is first due: most repetitions are stopped earlier. Its states are single assignments, and
+    no lock is held by Python code: an interruption (Ctrl-C) of the caller leaves nothing locked.
     """
 
-    def __init__(self, interval_ms: int, task: Callable[[], None]) -> None:
+    def __init__(self, interval_ms: int, task: Callable[[], bool | None]) -> None:
         self.due_s = time.monotonic() + interval_ms / 1000
-        self._stopped = threading.Event()
+        self.stopped = False
+        # Held until the repetition is stopped.
+        self._stop_signal = threading.Lock()
+        self._stop_signal.acquire()
         self._interval_s = interval_ms / 1000
         self._task = task
         _starter.add(self)
 
     def stop(self) -> None:
-        self._stopped.set()
+        self.stopped = True
+        with contextlib.suppress(RuntimeError):
+            self._stop_signal.release()
 
     def start(self) -> None:
         """Run the task, and then after each interval, in a thread."""
         threading.Thread(target=self._run, name="pyhudi-repeat", daemon=True).start()
 
-    @property
-    def stopped(self) -> bool:
-        return self._stopped.is_set()
-
     def _run(self) -> None:
-        while not self._stopped.is_set():
-            self._task()
-            self._stopped.wait(self._interval_s)
+        while not self.stopped and self._task() is not False:
+            if self._stop_signal.acquire(timeout=self._interval_s):
+                return
 
 
 _START_AGAIN_S = 0.1
@@ -203,36 +208,32 @@ class _Starter:
     """One daemon thread of the process that starts each repetition when it is first due."""
 
     def __init__(self) -> None:
-        self._waiting: list[_ThreadRepetition] = []
-        self._changed = threading.Condition()
+        # Unlike a condition, `put` cannot be interrupted halfway.
+        self._added: queue.SimpleQueue[_ThreadRepetition] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def add(self, repetition: _ThreadRepetition) -> None:
-        with self._changed:
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="pyhudi-timer", daemon=True)
-                thread.start()
-                self._thread = thread
-            self._waiting.append(repetition)
-            self._changed.notify()
+        # Two threads at once may both start one; they share the queue.
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, args=([],), name="pyhudi-timer", daemon=True)
+            thread.start()
+            self._thread = thread
+        self._added.put(repetition)
 
-    def _run(self) -> None:
+    def _run(self, waiting: list[_ThreadRepetition]) -> None:
         while True:
-            with self._changed:
-                self._waiting = [repetition for repetition in self._waiting if not repetition.stopped]
-                now_s = time.monotonic()
-                due = [repetition for repetition in self._waiting if repetition.due_s <= now_s]
-                for repetition in due:
-                    self._waiting.remove(repetition)
-                if not due:
-                    self._changed.wait(min((repetition.due_s - now_s for repetition in self._waiting), default=None))
-            for repetition in due:
+            next_s = min((repetition.due_s for repetition in waiting), default=None)
+            with contextlib.suppress(queue.Empty):
+                waiting.append(self._added.get(timeout=None if next_s is None else max(0, next_s - time.monotonic())))
+            waiting = [repetition for repetition in waiting if not repetition.stopped]
+            now_s = time.monotonic()
+            for repetition in [repetition for repetition in waiting if repetition.due_s <= now_s]:
                 try:
                     repetition.start()
+                    waiting.remove(repetition)
                 except RuntimeError:
                     # The process can start no more threads at the moment.
                     repetition.due_s = time.monotonic() + _START_AGAIN_S
-                    self.add(repetition)
 
 
 _starter = _Starter()
@@ -248,7 +249,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _VirtualRepetition:
-    def __init__(self, next_ms: int, interval_ms: int, task: Callable[[], None]) -> None:
+    def __init__(self, next_ms: int, interval_ms: int, task: Callable[[], bool | None]) -> None:
         self.next_ms = next_ms
         self.interval_ms = interval_ms
         self.task = task

@@ -126,11 +126,15 @@ class TableContext:
             yield self
             return
         lock = RetainedLock(self.lock, self.storage)
-        lock.hold(wait_ms, self.env.uuid4(), longest_ms)
         try:
+            lock.hold(wait_ms, self.env.uuid4(), longest_ms)
             yield replace(self, lock=lock)
         finally:
-            lock.end()
+            try:
+                lock.end()
+            except BaseException:
+                lock.end()
+                raise
 
     @property
     def holds_lock(self) -> bool:

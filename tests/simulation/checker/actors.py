@@ -140,14 +140,14 @@ class ActorEnvironment:
     def token_bytes(self, length: int) -> bytes:
         return self._actor.random.randbytes(length)
 
-    def every_ms(self, interval_ms: int, task: Callable[[], None]) -> _Repetition:
+    def every_ms(self, interval_ms: int, task: Callable[[], bool | None]) -> _Repetition:
         repetition = _Repetition(self._actor, self._clock.now_ms + interval_ms, interval_ms, task)
         self._clock.repetitions.append(repetition)
         return repetition
 
 
 class _Repetition:
-    def __init__(self, actor: Actor, due_ms: int, interval_ms: int, task: Callable[[], None]) -> None:
+    def __init__(self, actor: Actor, due_ms: int, interval_ms: int, task: Callable[[], bool | None]) -> None:
         self.actor = actor
         self.due_ms = due_ms
         self.interval_ms = interval_ms

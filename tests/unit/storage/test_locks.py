@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -404,6 +404,75 @@ class TestStorageLock:
         StorageLock(storage, env).acquire(0)
 
 
+def called_by_pyhudi(call: Callable[[], None]) -> Callable[[], None]:
+    """A function of PyHudi that makes a call, and may end without the release that should follow."""
+    module = {"__name__": "pyhudi.operations.test", "call": call}
+    exec("def outermost(): call()", module)
+    return module["outermost"]  # type: ignore[return-value]
+
+
+class TestAbandonedLease:
+    """The release of an interrupted call never ran, as when the interruption hits the first line of `__exit__`."""
+
+    def test_next_acquisition_of_the_same_object_releases_it(self, storage: Storage) -> None:
+        lock = StorageLock(storage, SystemEnvironment())
+        called_by_pyhudi(lock.acquire)()
+        first = lease(storage)["owner"]
+        lock.acquire(0)
+        assert lease(storage)["owner"] != first
+        lock.release()
+
+    def test_next_acquisition_of_another_object_releases_it(self, storage: Storage) -> None:
+        env = SystemEnvironment()
+        called_by_pyhudi(open_lock(LockSettings(), storage, env).acquire)()
+        with open_lock(LockSettings(), storage, env).held(0):
+            assert lease(storage)["expired"] is False
+
+    def test_it_is_not_renewed_but_released(self, storage: Storage, env: ReplayEnvironment) -> None:
+        lock = StorageLock(storage, env, validity_ms=30_000, renew_ms=5_000)
+        called_by_pyhudi(lock.acquire)()
+        env.advance_ms(5_001)
+        assert lease(storage)["expired"] is True
+        assert lock.current_hold is None
+
+    def test_a_lock_file_is_deleted(self, storage: Storage, env: ReplayEnvironment) -> None:
+        called_by_pyhudi(FileSystemLock(storage, env).acquire)()
+        env.advance_ms(5_001)
+        assert storage.read("lock") is None
+
+    def test_a_mutex_that_was_left_locked_does_not_block_the_release(
+        self, storage: Storage, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pyhudi.storage.locks.lease._UNLOCK_WAIT_S", 0.001)
+        lock = StorageLock(storage, env)
+
+        def acquire_and_lock_mutex() -> None:
+            lock.acquire()
+            lock._mutex.acquire()
+
+        called_by_pyhudi(acquire_and_lock_mutex)()
+        lock.acquire(0)
+
+    def test_a_block_that_ends_late_does_not_release_the_next_hold(self, storage: Storage) -> None:
+        lock = StorageLock(storage, SystemEnvironment())
+        block = lock.held(0)
+        called_by_pyhudi(lambda: block.__enter__())()
+        with lock.held(0):
+            block.__exit__(None, None, None)
+            lock.renew()
+
+    def test_the_exclusive_write_of_a_caller_is_not_abandoned(self, storage: Storage) -> None:
+        """Its outermost function is a generator, which ends with the caller's block."""
+        lock = StorageLock(storage, SystemEnvironment())
+        module = {"__name__": "pyhudi.api.test", "lock": lock}
+        exec("def exclusive():\n  with lock.held(0):\n    yield", module)
+        block = module["exclusive"]()  # type: ignore[operator]
+        next(block)
+        lock.recover()
+        lock.renew()
+        block.close()
+
+
 def _work(path: str, rounds: int) -> None:
     storage, env = open_storage(path, {"sync": "none"}), SystemEnvironment()
     # A lease that lasts longer than any pause of its holder.
@@ -442,10 +511,10 @@ class TestFileSystemLock:
     def folder(self, storage: Storage) -> Storage:
         return storage.child(".hoodie")
 
-    def test_lock_file_is_that_of_hudi(self, storage: Storage, folder: Storage, env: ReplayEnvironment) -> None:
+    def test_lock_file_has_the_name_of_hudi_and_an_owner(self, storage: Storage, folder: Storage, env: ReplayEnvironment) -> None:
         lock = FileSystemLock(folder, env)
         with lock.held():
-            assert storage.read(".hoodie/lock") == b""
+            assert Process.current().text in json.loads(storage.read(".hoodie/lock") or b"")["owner"]
             lock.check()
         assert storage.read(".hoodie/lock") is None
 
@@ -483,6 +552,16 @@ class TestFileSystemLock:
 
 
 class TestInProcessLock:
+    def test_a_thread_that_ended_without_release_blocks_no_other(self, env: ReplayEnvironment) -> None:
+        lock = InProcessLock("ended", env)
+        recovered: list[str] = []
+        lock.recovery = lambda: recovered.append("once")
+        thread = threading.Thread(target=called_by_pyhudi(lock.acquire))
+        thread.start()
+        thread.join()
+        with InProcessLock("ended", env).held(0):
+            assert recovered == ["once"]
+
     def test_keys_are_locks_of_their_own(self, env: ReplayEnvironment) -> None:
         with InProcessLock("one", env).held(0), InProcessLock("two", env).held(0):
             pass
@@ -564,11 +643,11 @@ class TestOpenLock:
         with open_lock(LockSettings(CLASS + "StorageBasedLockProvider"), storage, env).held():
             assert lease(storage)["expired"] is False
         with open_lock(LockSettings(CLASS + "FileSystemBasedLockProvider"), storage, env).held():
-            assert storage.read(".hoodie/lock") == b""
+            assert storage.read(".hoodie/lock")
         folder = FileSystemLockSettings(str(tmp_path / "locks"))
         elsewhere = LockSettings(CLASS + "FileSystemBasedLockProvider", file_system=folder)
         with open_lock(elsewhere, storage, env).held():
-            assert (tmp_path / "locks" / "lock").read_bytes() == b""
+            assert (tmp_path / "locks" / "lock").read_bytes()
         with open_lock(LockSettings(CLASS + "InProcessLockProvider"), storage.child("t"), env).held():
             assert list(storage.walk("t")) == []
 

@@ -16,6 +16,7 @@ place in the queue. Writers that do not use the queue (Hudi's) acquire the lock 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from pyhudi.errors import HudiError
 from pyhudi.format.paths import join_path
@@ -71,22 +72,22 @@ class FifoQueue:
         if ticket is None:
             last = max((int(name.partition(".")[0]) for name in self._seen), default=0)
             ticket = f"{last + 1:012d}.{Process.current().text}.{self._env.uuid4()[:8]}"
+        # Before the request, so that `leave` deletes the ticket of an interrupted one.
+        self._ticket = ticket
         try:
             self._storage.put(join_path(self._folder, ticket), b"")
         except HudiError:
             return
-        self._ticket, self._written_ms = ticket, now_ms
+        self._written_ms = now_ms
 
     def leave(self) -> None:
         """Delete the ticket."""
-        ticket, self._ticket = self._ticket, None
-        if ticket is None:
+        if self._ticket is None:
             return
-        try:
-            self._storage.delete([join_path(self._folder, ticket)])
-        except HudiError:
-            # The ticket expires by itself.
-            return
+        # The ticket expires by itself.
+        with suppress(HudiError):
+            self._storage.delete([join_path(self._folder, self._ticket)])
+        self._ticket = None
 
 
 def _is_dead(ticket: str) -> bool:

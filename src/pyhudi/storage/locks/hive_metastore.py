@@ -76,6 +76,8 @@ class HiveLock(LeaseLock):
         self._agent, self._in_doubt, self._lock_id = f"pyhudi {self._env.uuid4()}", False, None
 
     def _end_wait(self, *, acquired: bool, outcome_unknown: bool) -> None:
+        # Locks of an interrupted request are found by their agent text.
+        self._in_doubt = self._in_doubt or (outcome_unknown and not acquired and self._agent != "")
         if not acquired and (self._in_doubt or self._lock_id is not None):
             self._release_quietly()
 
@@ -157,6 +159,10 @@ class HiveLock(LeaseLock):
             # Further data on this connection may belong to the failed request.
             self._close()
             raise StorageUnavailable(f"{self._where}: the Hive metastore did not execute the request: {error!r}") from error
+        except BaseException:
+            # The answer of an interrupted request is still to come.
+            self._close()
+            raise
 
     def _connected(self) -> Any:
         return connect_to_first(_messages().HiveMetastore, self._servers, self._where, _ANSWER_TIMEOUT_MS)

@@ -5,6 +5,8 @@
 3. `check` verifies that it is still ours. It queries the server if the last proof is too old, or if the connection to
    the server may have been interrupted. Call it just before publishing.
 4. `release` releases it, if it is still ours. The lease of a dead process expires; no cleanup is needed.
+5. An exception at any line of these leaves no lease that is renewed without a holder: they release what they may have
+   acquired, and where a second one prevents that, the periodic task or the next acquisition does (`acquisition`).
 
 A lease begins when its request is sent, so the holder never overestimates it. The holder measures it with a monotonic
 clock that includes suspended time. A forked child holds none of its parent's leases.
@@ -15,12 +17,20 @@ from __future__ import annotations
 import logging
 import threading
 from abc import abstractmethod
+from functools import partial
 
 from pyhudi.errors import HudiError, Internal, InvalidRequest, StorageFull, StorageUnavailable
 from pyhudi.storage.environment import Environment, Repetition
+from pyhudi.storage.locks.acquisition import Acquisition
 from pyhudi.storage.locks.lock_provider import LockProvider, LockWait
 
 _LOG = logging.getLogger("pyhudi.storage.locks")
+
+# How often a lock without renewals looks whether its holder still runs.
+_WATCH_MS = 5_000
+
+# How long a recovery waits for a renewal in progress.
+_UNLOCK_WAIT_S = 5
 
 
 class LeaseLock(LockProvider):
@@ -43,13 +53,17 @@ class LeaseLock(LockProvider):
         self._validity_ms = validity_ms
         self._renew_ms = renew_ms
         self._wait_ms = wait_ms
+        self._has_lost_response = False
         self._trust_ms = validity_ms * 2 // 3 if trusted_ms is None else trusted_ms
         # Lower bound of the lease's end, by the monotonic clock; None while the lock is not held.
         self._safe_until_ms: int | None = None
         self._lost: str | None = None
+        # The acquisition in progress or held; None while the lock is free for another one.
+        self._acquisition: Acquisition | None = None
         self._renewal: Repetition | None = None
-        # Protects the lease between the holder and the renewal thread, so that no renewal follows a release.
-        self._mutex = threading.Lock()
+        # Protects the lease between the holder and the renewal thread, so that no renewal follows a release. Reentrant, so
+        # that a release can follow an interruption of its own thread.
+        self._mutex = threading.RLock()
 
     @property
     @abstractmethod
@@ -96,54 +110,118 @@ class LeaseLock(LockProvider):
         return self._safe_until_ms - self._env.monotonic_ms()
 
     def acquire(self, timeout_ms: int | None = None) -> None:
-        if self._safe_until_ms is not None:
+        self.recover()
+        if self._acquisition is not None:
             raise Internal(f"{self._where}: this lock is held already")
+        acquisition = Acquisition()
         wait = LockWait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, table=self.table)
-        acquired = in_doubt = False
-        self._begin_to_wait()
+        self._has_lost_response = False
         try:
-            while True:
-                requested_ms = self._env.monotonic_ms()
-                try:
-                    obstacle = self._try_acquire()
-                except StorageFull:
-                    raise
-                except StorageUnavailable as error:
-                    obstacle, in_doubt = str(error), True
-                except BaseException:
-                    # An interruption may come after the request that acquires the lock.
-                    in_doubt = True
-                    raise
-                if obstacle is None:
-                    acquired = True
-                    break
-                if wait.expired:
-                    raise StorageUnavailable(f"{self._where}: the table's lock was not free ({wait}): {obstacle}")
-                self._pause(wait)
-        finally:
-            self._end_wait(acquired=acquired, outcome_unknown=in_doubt)
-        self._safe_until_ms = requested_ms + self._validity_ms
-        if self._renew_ms is None:
-            return
-        try:
-            self._renewal = self._env.every_ms(self._renew_ms, self._renew_quietly)
-        except BaseException:
-            # Without a renewal thread the lease would expire while it is in use.
-            self.release()
+            self._acquisition = acquisition
+            if self._renew_ms is None:
+                self._renewal = self._env.every_ms(_WATCH_MS, partial(self._tend, acquisition))
+            self._begin_to_wait()
+            requested_ms = self._wait_until_acquired(wait)
+            self._end_wait(acquired=True, outcome_unknown=self._has_lost_response)
+            self._safe_until_ms = requested_ms + self._validity_ms
+            if self._renew_ms is not None:
+                self._renewal = self._env.every_ms(self._renew_ms, partial(self._tend, acquisition))
+        except BaseException as error:
+            # Any other exception may come after the request that acquires the lock.
+            self._undo(acquisition, in_doubt=self._has_lost_response or not isinstance(error, HudiError))
             raise
 
+    def _wait_until_acquired(self, wait: LockWait) -> int:
+        """Try until the lock is held; return when the request was sent that acquired it."""
+        while True:
+            requested_ms = self._env.monotonic_ms()
+            try:
+                obstacle = self._try_acquire()
+            except StorageFull:
+                raise
+            except StorageUnavailable as error:
+                obstacle, self._has_lost_response = str(error), True
+            if obstacle is None:
+                return requested_ms
+            if wait.expired:
+                raise StorageUnavailable(f"{self._where}: the table's lock was not free ({wait}): {obstacle}")
+            self._pause(wait)
+
+    @property
+    def current_hold(self) -> object:
+        return self._acquisition
+
     def release(self) -> None:
+        acquisition = self._acquisition
+        if acquisition is None:
+            return
+        try:
+            self._release_and_reset(acquisition)
+        except BaseException:
+            self._release_and_reset(acquisition)
+            raise
+
+    def _release_and_reset(self, acquisition: Acquisition) -> None:
+        acquisition.end()
+        obstacle = None
+        with self._mutex:
+            if self._acquisition is not acquisition:
+                return
+            if self._safe_until_ms is not None:
+                obstacle = self._release_quietly()
+            self._reset()
+        if obstacle is not None:
+            _LOG.warning("%s: the lock could not be released: %s", self._where, obstacle)
+
+    def _undo(self, acquisition: Acquisition, *, in_doubt: bool) -> None:
+        """Release what an acquisition that did not complete may have acquired."""
+        acquisition.end()
+        with self._mutex:
+            if self._acquisition is acquisition:
+                self._end_wait(acquired=False, outcome_unknown=in_doubt)
+                self._reset()
+
+    def _reset(self) -> None:
+        """Make the lock free for another acquisition; the last step of a release."""
         if self._renewal is not None:
             self._renewal.stop()
             self._renewal = None
-        with self._mutex:
-            try:
-                obstacle = self._release_quietly() if self._safe_until_ms is not None else None
-            finally:
-                self._safe_until_ms, self._lost = None, None
-                self._clear_lease()
-        if obstacle is not None:
-            _LOG.warning("%s: the lock could not be released and will expire: %s", self._where, obstacle)
+        self._safe_until_ms, self._lost = None, None
+        self._clear_lease()
+        # An interrupted thread may have left it locked.
+        self._mutex = threading.RLock()
+        acquisition, self._acquisition = self._acquisition, None
+        if acquisition is not None:
+            acquisition.forget_call()
+
+    def recover(self) -> None:
+        acquisition = self._acquisition
+        if acquisition is None or not acquisition.is_abandoned:
+            return
+        # In a thread of its own, which no signal interrupts.
+        thread = threading.Thread(target=self._undo_quietly, args=(acquisition,), name="pyhudi-lock-recovery", daemon=True)
+        thread.start()
+        thread.join()
+
+    def _undo_quietly(self, acquisition: Acquisition) -> bool:
+        """Release an abandoned acquisition; False if a release of its own thread may be in progress."""
+        mutex = self._mutex
+        is_locked = mutex.acquire(timeout=_UNLOCK_WAIT_S if acquisition.has_lost_call else 0)
+        if not is_locked:
+            if not acquisition.has_lost_call:
+                return False
+            # The interrupted thread never unlocks it.
+            self._mutex = threading.RLock()
+        try:
+            if self._acquisition is acquisition:
+                _LOG.warning("%s: the call that acquired the lock was interrupted; it is released now", self._where)
+                self._undo(acquisition, in_doubt=True)
+        except BaseException as error:
+            _LOG.warning("%s: the lock could not be released: %r", self._where, error)
+        finally:
+            if is_locked:
+                mutex.release()
+        return True
 
     def check(self) -> None:
         if self._safe_until_ms is None or self._lost is not None or self._left_ms() < self._validity_ms - self._trust_ms:
@@ -163,8 +241,8 @@ class LeaseLock(LockProvider):
                 raise StorageUnavailable(f"{self._where}: the table's lock was lost: {self._lost}")
 
     def after_fork(self) -> None:
-        self._safe_until_ms, self._lost, self._renewal = None, None, None
-        self._mutex = threading.Lock()
+        self._safe_until_ms, self._lost, self._renewal, self._acquisition = None, None, None, None
+        self._mutex = threading.RLock()
         self._clear_lease()
 
     def _release_quietly(self) -> str | None:
@@ -173,7 +251,14 @@ class LeaseLock(LockProvider):
         except HudiError as error:
             return str(error)
 
-    def _renew_quietly(self) -> None:
+    def _tend(self, acquisition: Acquisition) -> bool:
+        """Renew the lease, or release it where its holder no longer runs.  False ends the repetition."""
+        if self._acquisition is not acquisition:
+            return False
+        if acquisition.is_abandoned:
+            return not self._undo_quietly(acquisition)
+        if self._renew_ms is None:
+            return True
         # Errors in this thread have no caller to receive them.  The holder learns of them from `check`, which queries
         # again.
         try:
@@ -182,5 +267,5 @@ class LeaseLock(LockProvider):
             _LOG.warning("%s", error)
         except BaseException as error:
             _LOG.warning("%s: the lock is no longer renewed: %r", self._where, error)
-            if self._renewal is not None:
-                self._renewal.stop()
+            return False
+        return True

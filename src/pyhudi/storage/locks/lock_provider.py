@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
+from pyhudi.errors import HudiError
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.hold_notices import longer_for
@@ -75,14 +76,43 @@ class LockProvider(ABC):
     def renew(self) -> None:
         """Renew the lock if it can expire.  Raises as `check` does."""
 
+    def recover(self) -> None:
+        """Release what an interrupted call of this process left of this lock.  Storage errors are not raised.
+
+        Called by the next acquisition, and only while no other thread can use this object.
+        """
+        return
+
+    def release_if_held(self) -> None:
+        """Release the lock if the calling thread holds it, which an exception may leave unknown."""
+        self.release()
+
+    @property
+    def current_hold(self) -> object:
+        """Identity of the current hold of this object; None while it is not held."""
+        return self
+
     @contextlib.contextmanager
     def held(self, timeout_ms: int | None = None) -> Iterator[None]:
         """Hold the lock during a `with` block."""
-        self.acquire(timeout_ms)
+        hold = None
+        is_released = False
         try:
-            yield
-        finally:
-            self.release()
+            try:
+                self.acquire(timeout_ms)
+                hold = self.current_hold
+                yield
+            finally:
+                # The block of an interrupted `with` statement may end when the memory is collected, during another hold.
+                if hold is not None and self.current_hold is hold:
+                    self.release()
+                    is_released = True
+        except BaseException as error:
+            # An interruption may come at any line above, as between the acquisition and the block.
+            may_be_held = not isinstance(error, HudiError) if hold is None else self.current_hold is hold
+            if may_be_held and not is_released:
+                self.release_if_held()
+            raise
 
 
 class LockWait:

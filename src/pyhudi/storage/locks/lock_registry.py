@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.errors import HudiError, InvalidRequest, Unsupported
 from pyhudi.format.paths import META_FOLDER
 from pyhudi.options import lock_options
 from pyhudi.options.declaration import Options, read_settings
@@ -40,6 +40,8 @@ class CombinedLock(LockProvider):
 
     def __init__(self, first: LockProvider, *others: LockProvider, env: Environment, wait_ms: int = 60_000) -> None:
         self._locks = (first, *others)
+        if isinstance(first, InProcessLock):
+            first.recovery = self._recover_others
         self._env = env
         self._wait_ms = wait_ms
 
@@ -47,20 +49,56 @@ class CombinedLock(LockProvider):
         wait_ms = self._wait_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._env.monotonic_ms() + wait_ms
         acquired: list[LockProvider] = []
+        pending: LockProvider | None = None
         try:
             for lock in self._locks:
+                pending = lock
                 left_ms = deadline_ms - self._env.monotonic_ms()
                 lock.acquire(left_ms if left_ms > 0 else wait_ms)
                 acquired.append(lock)
-        except BaseException:
+                if lock is self._locks[0]:
+                    self._recover_others()
+        except BaseException as error:
+            # An interruption may come after the lock was acquired.
+            if pending is not None and pending not in acquired and not isinstance(error, HudiError):
+                acquired.append(pending)
             for lock in reversed(acquired):
-                lock.release()
+                lock.release_if_held()
             raise
 
+    @property
+    def current_hold(self) -> object:
+        return self._locks[0].current_hold
+
     def release(self) -> None:
-        with contextlib.ExitStack() as stack:
-            for lock in self._locks:
-                stack.callback(lock.release)
+        failures: list[Exception] = []
+        try:
+            for lock in reversed(self._locks):
+                try:
+                    lock.release()
+                except Exception as error:
+                    failures.append(error)
+        except BaseException:
+            # An interruption: the locks that are still held, the first one last.
+            self.release_if_held()
+            raise
+        if failures:
+            raise failures[0]
+
+    def release_if_held(self) -> None:
+        first = self._locks[0]
+        if not isinstance(first, InProcessLock) or first.is_held_by_this_thread:
+            with contextlib.ExitStack() as stack:
+                for lock in self._locks:
+                    stack.callback(lock.release)
+
+    def recover(self) -> None:
+        for lock in self._locks:
+            lock.recover()
+
+    def _recover_others(self) -> None:
+        for lock in self._locks[1:]:
+            lock.recover()
 
     def check(self) -> None:
         for lock in self._locks:

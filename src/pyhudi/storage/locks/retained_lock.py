@@ -34,6 +34,7 @@ class RetainedLock(LockProvider):
     def __init__(self, inner: LockProvider, storage: Storage) -> None:
         self._inner = inner
         self._storage = storage
+        self._inner_hold: object = None
         self._kept = False
         self._lost = False
         self._taken = False
@@ -51,20 +52,28 @@ class RetainedLock(LockProvider):
             hold_id: Unique id of the hold.
             longest_ms: Maximum duration of the hold in milliseconds.
         """
-        self._inner.acquire(timeout_ms)
-        self._kept, self._lost, self._taken = True, False, False
         try:
+            self._inner.acquire(timeout_ms)
+            self._inner_hold = self._inner.current_hold
+            self._kept, self._lost, self._taken = True, False, False
             self._inner.check()
             self._storage.put(HOLD_NOTICE_PATH, HoldNotice.for_this_process(hold_id, longest_ms).encode())
-        except BaseException:
-            self.end()
+        except BaseException as error:
+            if self._kept:
+                self.end()
+            elif not isinstance(error, HudiError):
+                # An interruption may come after the lock was acquired.
+                self._inner.release_if_held()
             raise
 
     def end(self) -> None:
         """End the hold, if one is active.  Storage errors are not raised: the notice is ignored once the lock is free."""
         if not self._kept:
             return
-        self._kept = False
+        if self._inner.current_hold is not self._inner_hold:
+            # An interrupted call had released it already.
+            self._kept = False
+            return
         try:
             # If the lock was lost, the notice may be that of the next hold.
             with suppress(HudiError):
@@ -72,6 +81,7 @@ class RetainedLock(LockProvider):
                 self._storage.delete([HOLD_NOTICE_PATH])
         finally:
             self._inner.release()
+            self._kept = False
 
     def acquire(self, timeout_ms: int | None = None) -> None:
         if not self._kept:
@@ -93,6 +103,19 @@ class RetainedLock(LockProvider):
         self._taken = False
         if self._lost:
             self.end()
+
+    @property
+    def current_hold(self) -> object:
+        return self._inner.current_hold
+
+    def release_if_held(self) -> None:
+        if self._kept:
+            self.release()
+        else:
+            self._inner.release_if_held()
+
+    def recover(self) -> None:
+        self._inner.recover()
 
     def check(self) -> None:
         try:

@@ -108,6 +108,8 @@ class ZookeeperLock(LeaseLock):
         wait.pause(longest_ms=_LAST_POLL_MS)
 
     def _end_wait(self, *, acquired: bool, outcome_unknown: bool) -> None:
+        # Nodes of an interrupted request are found by their names.
+        self._in_doubt = self._in_doubt or (outcome_unknown and not acquired)
         if not acquired and (self._node is not None or self._in_doubt):
             self._release_quietly()
 
@@ -151,7 +153,7 @@ class ZookeeperLock(LeaseLock):
         self._node, self._proven_in = None, None
 
     def _is_own_node(self, node: str) -> bool:
-        return node.startswith(self._id)
+        return self._id != "" and node.startswith(self._id)
 
     def _children(self, *, synced: bool) -> list[str]:
         session = self._session
