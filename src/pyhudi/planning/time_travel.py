@@ -5,7 +5,8 @@
     20261121054507                                 before that second: strings are compared, and a longer one is larger
     2026-11-21                                     midnight, so nothing of that day
 
-The time is compared with request times, digit by digit, in the table's timeline time zone; nothing is converted.
+The time is compared with request times, digit by digit, in the table's timeline time zone; nothing is converted. In a
+table of zone LOCAL each writer used its own zone: see `classify_local_time`.
 
 Source: docs/formats/reading.md, "Time travel".
 """
@@ -13,10 +14,11 @@ Source: docs/formats/reading.md, "Time travel".
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, tzinfo
+from enum import Enum, auto
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.instants import BOOTSTRAP_INSTANT_TIMES, Action
+from pyhudi.format.instants import BOOTSTRAP_INSTANT_TIMES, Action, format_instant_time
 from pyhudi.planning.cleaning import LastClean
 from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS, Timeline
 
@@ -49,6 +51,51 @@ def parse_as_of(text: str) -> str:
         f"{text!r} is not a time to travel to: write yyyyMMddHHmmssSSS, yyyyMMddHHmmss, 'yyyy-MM-dd HH:mm:ss.SSS', "
         "'yyyy-MM-dd HH:mm:ss' or 'yyyy-MM-dd'; a read as of a savepoint takes tag:NAME"
     )
+
+
+class LocalTime(Enum):
+    """What a time means in a table whose instants are in the local time of their writers."""
+
+    UNAMBIGUOUS = auto()
+    NOW = auto()
+    OTHER_ZONE = auto()
+    REPEATED_HOUR = auto()
+
+
+def classify_local_time(timeline: Timeline, time: str, now_ms: int, zone: tzinfo) -> LocalTime:
+    """Classify a time, in the form of `parse_as_of`, for a reader in the zone at `now_ms` (epoch milliseconds).
+
+    NOW: it is now or later, or within `NOW_TOLERANCE_MS` before, where instants in the reader's future would be missing.
+    OTHER_ZONE: it is earlier, and instants are in the reader's future, so other writers are in another zone.
+    REPEATED_HOUR: clocks were set back over it, and over an instant, so their order is unknown. The request time of a write
+    is unambiguous.
+    """
+    writes = [instant.request_time for instant in timeline.completed_writes()]
+    if time in writes or time in BOOTSTRAP_INSTANT_TIMES:
+        return LocalTime.UNAMBIGUOUS
+    now = format_instant_time(now_ms, zone)
+    if time >= now:
+        return LocalTime.NOW
+    if writes and writes[-1] > now:
+        is_recent = time >= format_instant_time(now_ms - NOW_TOLERANCE_MS, zone)
+        is_current = is_recent and not any(time < write <= now for write in writes)
+        return LocalTime.NOW if is_current else LocalTime.OTHER_ZONE
+    if _is_repeated(time, zone) and any(write[:8] == time[:8] and _is_repeated(write, zone) for write in writes):
+        return LocalTime.REPEATED_HOUR
+    return LocalTime.UNAMBIGUOUS
+
+
+NOW_TOLERANCE_MS = 60_000
+"""A time that a caller determined just before a read still means now."""
+
+
+def _is_repeated(time: str, zone: tzinfo) -> bool:
+    try:
+        moment = datetime.strptime(time[:14], "%Y%m%d%H%M%S")
+    except ValueError:
+        return False
+    first, second = (moment.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
+    return first is not None and second is not None and second < first
 
 
 def reason_not_to_travel(

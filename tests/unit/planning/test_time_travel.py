@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.planning.cleaning import LastClean
-from pyhudi.planning.time_travel import parse_as_of, reason_not_to_travel
+from pyhudi.planning.time_travel import LocalTime, classify_local_time, parse_as_of, reason_not_to_travel
 from pyhudi.table.timeline.active_timeline import Timeline
 
 
@@ -73,3 +76,29 @@ def test_cleaned_instants_are_readable_only_by_savepoint() -> None:
     versions = LastClean("35", "", "30", ())
     assert reason_not_to_travel(Timeline.of(instants), "10", versions) is None
     assert reason_not_to_travel(Timeline.of(instants), "09", versions) is not None
+
+
+_BERLIN = ZoneInfo("Europe/Berlin")
+_NOON = datetime(2026, 10, 25, 11, tzinfo=UTC)  # 12:00 in Berlin, on the day when 02:00 to 03:00 is repeated.
+
+
+@pytest.mark.parametrize(
+    ("writes", "time", "meaning"),
+    [
+        (["20261025110000000"], "20261025120000000", LocalTime.NOW),
+        (["20261025110000000"], "20261025115900000", LocalTime.UNAMBIGUOUS),
+        (["20261025110000000"], "20261025115959999", LocalTime.UNAMBIGUOUS),
+        (["20261025110000000"], "20261025110000000", LocalTime.UNAMBIGUOUS),
+        (["20261025110000000", "20261025190000000"], "20261025115959990", LocalTime.NOW),
+        (["20261025115959995", "20261025190000000"], "20261025115959990", LocalTime.OTHER_ZONE),
+        (["20261025110000000", "20261025190000000"], "20261025113000000", LocalTime.OTHER_ZONE),
+        (["20261025110000000", "20261025190000000"], "20261025190000000", LocalTime.UNAMBIGUOUS),
+        (["20261025110000000", "20261025190000000"], "20261025200000000", LocalTime.NOW),
+        (["20261025025000000"], "20261025021000000", LocalTime.REPEATED_HOUR),
+        (["20261025035000000"], "20261025021000000", LocalTime.UNAMBIGUOUS),
+        (["20261024025000000"], "20261025021000000", LocalTime.UNAMBIGUOUS),
+    ],
+)
+def test_local_times(writes: list[str], time: str, meaning: LocalTime) -> None:
+    timeline = Timeline.of(Instant(write, Action.COMMIT, State.COMPLETED, write) for write in writes)
+    assert classify_local_time(timeline, time, int(_NOON.timestamp() * 1000), _BERLIN) is meaning

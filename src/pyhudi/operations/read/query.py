@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC
 from functools import partial
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ from pyhudi.format.table_versions import TableVersion, parse_table_version
 from pyhudi.operations.read.checkpoints import check_checkpoint_not_restored, earliest_request
 from pyhudi.operations.read.file_pruning import ReadSettings, plan_filtered_read
 from pyhudi.operations.read.projection import narrowed
-from pyhudi.operations.read.time_travel_checks import check_as_of, check_not_before_first
+from pyhudi.operations.read.time_travel_checks import check_as_of, check_not_before_first, resolve_local_time
 from pyhudi.options import read_options
 from pyhudi.options.declaration import Options
 from pyhudi.options.read_options import AS_OF, COLUMNS, FILTER, INCREMENTAL_FORMAT, QUERY_TYPE, RANGE_VERSION, VALUES_FROM_PATH
@@ -178,10 +179,14 @@ def plan_snapshot_query(
         TableState: The table has no schema, or the state as of the time may be missing or may still change.
     """
     as_of = None if as_of is None else parse_as_of(resolve_tag(context, as_of))
+    timeline = None
+    if as_of is not None and context.config.zone is not UTC:
+        timeline = context.timeline.load()
+        as_of = resolve_local_time(context, timeline, as_of)
     if as_of is None:
         snapshot = load_latest_snapshot(context, settings, cached)
     else:
-        snapshot = load_snapshot(context, settings.listing, as_of=as_of)
+        snapshot = load_snapshot(context, settings.listing, as_of, timeline)
         check_not_before_first(snapshot, as_of)
         check_as_of(snapshot, as_of)
     spec = _read_spec(

@@ -10,21 +10,71 @@ Source: docs/formats/reading.md, "Time travel".
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from datetime import UTC
 
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.actions.archived_instants import decode_completed
 from pyhudi.format.actions.clean_metadata import CleanMetadata
-from pyhudi.format.instants import Action
+from pyhudi.format.instants import Action, parse_instant_time
 from pyhudi.format.names import parse_data_file_group, parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import join_path
 from pyhudi.operations.services.clean_state import load_clean, load_deleted_files, load_last_clean
 from pyhudi.planning.cleaning import LastClean
-from pyhudi.planning.time_travel import reason_not_to_travel
+from pyhudi.planning.time_travel import LocalTime, classify_local_time, reason_not_to_travel
 from pyhudi.table.snapshot import Snapshot, is_pending_clustering
 from pyhudi.table.snapshot_staleness import load_earliest_retained
-from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS
+from pyhudi.table.table_config import local_zone_name
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS, Timeline
 from pyhudi.table.timeline.archived_timeline import Bounds
+
+
+def resolve_local_time(context: TableContext, timeline: Timeline, time: str) -> str | None:
+    """Return the request time up to which a table of zone LOCAL is read; None for its latest state.
+
+    Issues a warning where the state cannot be determined, because instants of other zones, or of the two passes of a
+    repeated hour, are compared as text.
+
+    Args:
+        context: The table, of zone LOCAL.
+        timeline: Its current timeline.
+        time: In the form of `planning.time_travel`.
+    """
+    zone, now_ms = context.config.zone, context.env.now_ms()
+    meaning = classify_local_time(timeline, time, now_ms, zone)
+    reader = local_zone_name() or "unknown"
+    message = f"{context.storage.uri} as of {time}: the instants of this table are in the local time of each writer, "
+    match meaning:
+        case LocalTime.NOW:
+            return None
+        case LocalTime.OTHER_ZONE:
+            last = timeline.completed_writes()[-1].request_time
+            warnings.warn(
+                f"{message}and {last} is in the future for this process (time zone {reader}): it was written in a time zone "
+                f"of at least {_offset_name(parse_instant_time(last, UTC) - now_ms)}. Commits of other zones may be missing "
+                "or too new. Read as of an instant instead",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        case LocalTime.REPEATED_HOUR:
+            warnings.warn(
+                f"{message}and clocks in time zone {reader} were set back over this time, before or after a commit of the same "
+                "hour. Read as of an instant instead",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        case LocalTime.UNAMBIGUOUS:
+            pass
+    return time
+
+
+def _offset_name(offset_ms: int) -> str:
+    """Offset from UTC, rounded up to a quarter of an hour, in which all zones are."""
+    quarters = -(-offset_ms // 900_000)
+    sign = "-" if quarters < 0 else "+"
+    return f"UTC{sign}{abs(quarters) // 4:02d}:{abs(quarters) % 4 * 15:02d}"
 
 
 def check_as_of(snapshot: Snapshot, time: str) -> None:
