@@ -4,7 +4,7 @@ An exception may reach a thread between any two bytecodes: Ctrl-C, a signal hand
 scheduler. Python has no `with` statement that is safe against it, because `__exit__` itself may be interrupted before its
 first line. So locks do not rely on `finally` alone: each acquisition remembers the outermost function of PyHudi on its
 thread's stack. When that function has ended, no code of PyHudi can still need the lock: the acquisition is abandoned.
-Whoever finds that, the periodic task of the lock or the next acquisition in this process, releases it.
+The periodic task of the lock, or the next acquisition in this process, finds that and releases it.
 """
 
 from __future__ import annotations
