@@ -92,7 +92,7 @@ sys.stdin.read()
 
 @pytest.mark.full
 @pytest.mark.parametrize("provider", [{}, _FILE_SYSTEM_LOCK], ids=["lease", "file"])
-def test_a_process_that_got_many_signals_blocks_nobody(tmp_path: Path, provider: dict[str, str]) -> None:
+def test_a_process_that_got_many_signals_blocks_no_writer(tmp_path: Path, provider: dict[str, str]) -> None:
     options = {**_OPTIONS, **provider}
     table = hp.Table.create(tmp_path / "t", record_key="id", options=options)
     command = [sys.executable, "-c", _INTERRUPTED, str(tmp_path / "t"), repr(options)]
