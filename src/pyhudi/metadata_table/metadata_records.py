@@ -38,7 +38,7 @@ from pyhudi.metadata_table.metadata_keys import (
     file_hashes,
     partition_stats_key,
 )
-from pyhudi.records.column_statistics import NO_VALUES, ColumnRange, stated
+from pyhudi.records.column_statistics import NO_VALUES, ColumnRange, stated, with_short_bounds
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.hashing import key_shards, name_hash
 
@@ -396,7 +396,7 @@ class _StatsRows:
         rows_of_type.keys.extend(keys)
         rows_of_type.names.extend(names)
         rows_of_type.columns.extend([column] * len(keys))
-        rows_of_type.ranges.extend(ranges)
+        rows_of_type.ranges.extend(map(with_short_bounds, ranges))
 
     def records(self, kind: MetadataRecordType, *, is_tight: bool, deletes: pa.StringArray | None = None) -> MetadataRecords:
         parts = [self._arrays(type_, rows_of_type) for type_, rows_of_type in self._of_type.items() if rows_of_type.keys]

@@ -11,7 +11,8 @@ The two sources follow different rules (metadata table, column_stats):
   NaN adds it with `with_nan`.
 - Statistics of a log file are collected while it is written and are exact: -0.0 is below +0.0, and NaN above
   everything, as in Java.
-Indexes store NaN as +Infinity (`stated`), and readers treat +Infinity as a possible NaN (`nan_safe_upper`).
+Indexes store NaN as +Infinity (`stated`), and readers treat +Infinity as a possible NaN (`nan_safe_upper`). They store
+long strings and bytes as shorter bounds that contain all values (`with_short_bounds`).
 
 The metadata table decides which columns an index covers.
 """
@@ -176,6 +177,55 @@ def nan_safe_upper(bounds: pa.Array) -> pa.Array:
     if not pa.types.is_floating(bounds.type):
         return bounds
     return pc.if_else(pc.equal(bounds, math.inf), pa.scalar(math.nan, bounds.type), bounds)
+
+
+MAX_BOUND_BYTES = 256
+"""Longest bound of strings and bytes in an index."""
+
+_CUT_BYTES = MAX_BOUND_BYTES - 4
+"""Length of a cut bound, so that it is not cut again: its last character may take more bytes once it is incremented."""
+
+_FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
+_GREATEST_CHARACTERS = (0xFFFF, 0x10FFFF)
+"""Characters that are not incremented: above the first one, the orders of UTF-8 and of Java's strings differ."""
+
+
+def with_short_bounds(range_: ColumnRange) -> ColumnRange:
+    """Return a range whose bounds have at most MAX_BOUND_BYTES: a prefix of the minimum, and an incremented one of the maximum.
+
+    Parquet's column indexes cut bounds in the same way. The range contains the original one. A maximum that begins with
+    only the greatest characters (or bytes) has no shorter bound, and stays.
+    """
+    low, high = range_.min, range_.max
+    if not isinstance(low, (str, bytes)) or not isinstance(high, (str, bytes)):
+        return range_
+    short_low, short_high = _cut(low), _cut(high)
+    if short_high is not high:
+        incremented = _increment(short_high)
+        short_high = high if incremented is None else incremented
+    return range_ if short_low is low and short_high is high else replace(range_, min=short_low, max=short_high)
+
+
+def _cut(bound: str | bytes) -> str | bytes:
+    """Return a prefix of whole characters of a long bound; the bound itself if it is short."""
+    if isinstance(bound, bytes):
+        return bound if len(bound) <= MAX_BOUND_BYTES else bound[:_CUT_BYTES]
+    if 4 * len(bound) <= MAX_BOUND_BYTES:
+        return bound
+    data = bound[: MAX_BOUND_BYTES + 1].encode("utf-8", "surrogatepass")
+    return bound if len(data) <= MAX_BOUND_BYTES else data[:_CUT_BYTES].decode("utf-8", "ignore")
+
+
+def _increment(bound: str | bytes) -> str | bytes | None:
+    """Return the bound up to its last character or byte that can be incremented, with that incremented; None without one."""
+    if isinstance(bound, bytes):
+        kept = bound.rstrip(b"\xff")
+        return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+    kept_text = bound.rstrip("".join(map(chr, _GREATEST_CHARACTERS)))
+    if not kept_text:
+        return None
+    successor = ord(kept_text[-1]) + 1
+    return kept_text[:-1] + chr(_AFTER_SURROGATES if successor == _FIRST_SURROGATE else successor)
 
 
 def has_range(type_: pa.DataType) -> bool:

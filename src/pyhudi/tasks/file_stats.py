@@ -29,7 +29,15 @@ from pyhudi.errors import Internal, TableState, WriteConflict
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.paths import SIDE_FOLDER, file_name, join_path, parent_folder
-from pyhudi.records.column_statistics import NAN_HAS_NO_BOUNDS, NAN_KEY, ColumnRange, RangeCollector, footer_ranges, widen_zeros
+from pyhudi.records.column_statistics import (
+    NAN_HAS_NO_BOUNDS,
+    NAN_KEY,
+    ColumnRange,
+    RangeCollector,
+    footer_ranges,
+    widen_zeros,
+    with_short_bounds,
+)
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.hashing import key_shards
 from pyhudi.records.schema_cast import conform_table
@@ -220,7 +228,7 @@ def base_file_ranges(
             before = ranges[name]
             sizes = before.total_size_bytes, before.total_uncompressed_size_bytes
             ranges[name] = widen_zeros(ColumnRange(exact.min, exact.max, exact.null_count, exact.value_count, *sizes))
-    return tuple((name, ranges[name].with_nan() if name in nan else ranges[name]) for name in columns)
+    return tuple((name, ranges[name].with_nan() if name in nan else with_short_bounds(ranges[name])) for name in columns)
 
 
 def compute_row_ranges(rows: Iterable[pa.Table], columns: Sequence[str]) -> Ranges:
@@ -229,12 +237,13 @@ def compute_row_ranges(rows: Iterable[pa.Table], columns: Sequence[str]) -> Rang
     for table in rows:
         collector.add(as_batch(table))
     ranges = collector.ranges()
-    return tuple((name, ranges[name]) for name in columns)
+    return tuple((name, with_short_bounds(ranges[name])) for name in columns)
 
 
 def log_ranges(collector: RangeCollector | None, row_count: int) -> Ranges:
     """Return the ranges of the rows written to a log file; () when there are none, or none are requested."""
-    return tuple(collector.ranges().items()) if collector is not None and row_count else ()
+    ranges = collector.ranges() if collector is not None and row_count else {}
+    return tuple((name, with_short_bounds(range_)) for name, range_ in ranges.items())
 
 
 def _read_ranges(

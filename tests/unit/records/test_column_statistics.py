@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from pyhudi.errors import Internal
 from pyhudi.records.column_statistics import (
+    MAX_BOUND_BYTES,
     NO_VALUES,
     ColumnRange,
     RangeCollector,
@@ -22,6 +24,7 @@ from pyhudi.records.column_statistics import (
     has_range,
     merge_ranges,
     stored_value,
+    with_short_bounds,
 )
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -159,3 +162,51 @@ def test_ranges_of_partial_batches_equal_the_total_range(parts: list[list[float 
         collector.add(pa.record_batch({"d": pa.array(part, pa.float64())}))
     whole = batch_ranges(pa.record_batch({"d": pa.array([v for part in parts for v in part], pa.float64())}), ["d"])
     assert repr(collector.ranges()) == repr(whole)
+
+
+BOUNDS = st.one_of(
+    st.text(max_size=5),
+    st.binary(max_size=5),
+    st.builds(lambda text, count: text * count, st.text(min_size=1, max_size=3), st.integers(1, 400)),
+    st.builds(
+        lambda text, count, end: text * count + end,
+        st.sampled_from(["a", "\u00e9", "\ud7ff", "\uffff", "\U0001f600", "\U0010ffff"]),
+        st.integers(60, 300),
+        st.text(max_size=300),
+    ),
+    st.builds(lambda data, count, end: data * count + end, st.sampled_from([b"a", b"\xff"]), st.integers(200, 300), st.binary()),
+)
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+@given(BOUNDS, BOUNDS)
+def test_short_bounds_contain_the_range_and_are_short(one: str | bytes, other: str | bytes) -> None:
+    if type(one) is not type(other):
+        other = one
+    low, high = sorted((one, other), key=_bytes)
+    short = with_short_bounds(ColumnRange(low, high, 0, 2))
+    assert _bytes(short.min) <= _bytes(low) and _bytes(high) <= _bytes(short.max)
+    assert len(_bytes(short.min)) <= MAX_BOUND_BYTES and _bytes(low).startswith(_bytes(short.min))
+    greatest = {"\uffff", "\U0010ffff"} if isinstance(high, str) else {255}
+    assert len(_bytes(short.max)) <= MAX_BOUND_BYTES or set(high[:63]) <= greatest
+    assert with_short_bounds(short) == short
+    # Shorter bounds keep the order, so that merged ranges of files are those of the partition.
+    assert merge_ranges((short, with_short_bounds(ColumnRange(low, low, 0, 1)))) == replace(short, value_count=3)
+
+
+@pytest.mark.parametrize(
+    ("value", "upper"),
+    [
+        ("a" * 257, "a" * 251 + "b"),
+        ("\ud7ff" * 100, "\ud7ff" * 83 + "\ue000"),
+        ("a" + "\uffff" * 100, "b"),
+        ("\uffff" * 100 + "a", "\uffff" * 100 + "a"),
+        (b"\xff" * 300, b"\xff" * 300),
+        ("a" * 256, "a" * 256),
+    ],
+)
+def test_a_long_maximum_is_cut_and_incremented(value: str | bytes, upper: str | bytes) -> None:
+    assert with_short_bounds(ColumnRange(value, value, 0, 1)).max == upper

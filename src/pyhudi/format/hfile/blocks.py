@@ -27,11 +27,10 @@ from enum import Enum
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.hfile.checksums import ChecksumType, encode_checksums, verify_checksums
-from pyhudi.format.hfile.compression import Codec, compress, decompress
+from pyhudi.format.hfile.compression import Codec, compress, decompress, max_plain_bytes
 
 HEADER_BYTES = 33
 MAX_BLOCK_BYTES = 1 << 30
-_MOST_INFLATED_PER_BYTE = 200
 _ALWAYS_INFLATED_BYTES = 16 << 20
 
 _HEADER = struct.Struct(">8siiqBii")
@@ -92,8 +91,8 @@ def decode_block(window: memoryview, position: int, codec: Codec, *, window_offs
         raise CorruptData("invalid size of an HFile block", offset=offset, expected=len(window) - position, found=size_bytes)
     if not HEADER_BYTES <= data_end <= size_bytes:
         raise CorruptData("invalid end of an HFile block's data", offset=offset, expected=size_bytes, found=data_end)
-    # A claimed expansion by hundreds is a decompression bomb.
-    most_bytes = min(MAX_BLOCK_BYTES, max(_ALWAYS_INFLATED_BYTES, _MOST_INFLATED_PER_BYTE * stored_bytes))
+    # A larger expansion than the codec allows is a decompression bomb.
+    most_bytes = min(MAX_BLOCK_BYTES, max(_ALWAYS_INFLATED_BYTES, max_plain_bytes(codec, stored_bytes)))
     if not 0 <= plain_bytes <= most_bytes:
         raise CorruptData("invalid uncompressed size of an HFile block", offset=offset, expected=most_bytes, found=plain_bytes)
     block = window[position : position + size_bytes]

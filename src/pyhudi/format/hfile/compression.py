@@ -28,7 +28,9 @@ from pyhudi.format.byte_cursor import ByteCursor
 
 _GZIP_WINDOW = 31  # zlib's number for "a gzip member, 32 KiB window".
 
-# Maximum expansion of a Snappy stream, so that a corrupt length cannot allocate a huge buffer.
+# Maximum expansion of gzip data (deflate's limit is 1032) and of a Snappy stream, so that a corrupt length cannot allocate a
+# huge buffer.
+_MAX_RATIO_GZIP = 1032
 _MAX_RATIO_SNAPPY = 64
 # The zstd format has no such limit; 64 MiB is well above the expanded size of a block of an index file.
 _MAX_ZSTD_BYTES = 1 << 26
@@ -59,6 +61,15 @@ def compress(data: memoryview | bytes, codec: Codec, level: int) -> bytes:
     if codec is Codec.GZ:
         return zlib.compress(data, level, _GZIP_WINDOW)
     raise InvalidRequest(f"HFile codec {codec.name} cannot be written: use GZ or NONE, which every Hudi reader supports")
+
+
+def max_plain_bytes(codec: Codec, stored_bytes: int) -> int:
+    """Return an upper bound of the uncompressed size of stored data; a larger one in a file is corrupt."""
+    if codec is Codec.GZ:
+        return _MAX_RATIO_GZIP * stored_bytes
+    if codec is Codec.ZSTD:
+        return max(_MAX_ZSTD_BYTES, stored_bytes)
+    return stored_bytes if codec is Codec.NONE else _MAX_RATIO_SNAPPY * stored_bytes
 
 
 def decompress(data: memoryview, codec: Codec, size_bytes: int, *, offset: int | None = None) -> bytes | memoryview:

@@ -16,7 +16,7 @@ from pyhudi.format.paths import file_name
 from pyhudi.metadata_table.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.metadata_table.reader.index_lookups import find_bloom_filters
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
-from pyhudi.records.column_statistics import ColumnRange, covers, footer_ranges, merge_ranges
+from pyhudi.records.column_statistics import ColumnRange, covers, footer_ranges, merge_ranges, with_short_bounds
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import FileInfo, StorageSpec
 from pyhudi.table.cached_property import cached_property
@@ -35,7 +35,7 @@ MISSING_ROWS = (
 )
 """Remedy for missing data."""
 
-WRONG_PRUNING = "metadata table: a repair (or Table.index.rebuild()) rebuilds it from the files"
+WRONG_PRUNING = "metadata table: Table.index.rebuild() (or a repair, if the file listing is wrong) rebuilds it from the files"
 """Remedy for a wrong index."""
 
 _FILTERS_AT_ONCE = 32
@@ -179,8 +179,9 @@ def compare_partition(
     if stored_range is None:
         found.add_error(partition, f"no range of {message}: Hudi skips this partition")
         return False
-    file_range = merge_ranges(parts)
-    if covers(stored_range, file_range):
+    # Hudi stores long bounds whole, PyHudi shorter ones.
+    file_range = with_short_bounds(merge_ranges(parts))
+    if covers(with_short_bounds(stored_range), file_range):
         return True
     detail = (
         f"{message} is {file_range.min!r} to {file_range.max!r} in its files, but {stored_range.min!r} to "

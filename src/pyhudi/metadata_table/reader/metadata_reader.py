@@ -471,7 +471,7 @@ class MetadataTable:
         if not sections and not (partition in self.definitions and self.definitions[partition].by_partition):
             self.check_not_stale()
             raise TableState(
-                f"the metadata table has no file group at {self.storage.absolute(partition)}; drop the index and build it again"
+                f"the metadata table has no file group at {self.storage.absolute(partition)}; Table.index.rebuild() rebuilds it"
             )
         return sections
 

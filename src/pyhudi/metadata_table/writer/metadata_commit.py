@@ -44,7 +44,7 @@ from pyhudi.metadata_table.indexes.metadata_index import Index, IndexUpdate
 from pyhudi.metadata_table.indexes.stored_ranges import retains_partitions
 from pyhudi.metadata_table.metadata_records import MetadataRecords, merge_records
 from pyhudi.metadata_table.reader.index_lookups import find_files
-from pyhudi.metadata_table.reader.metadata_listing import MetadataListing, retained_metadata_table
+from pyhudi.metadata_table.reader.metadata_listing import DAMAGE, MetadataListing, retained_metadata_table
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import DeltaCommit, MetadataStore, SpilledKeys, drop_partitions, drop_store
@@ -337,7 +337,13 @@ def apply_rollback_to_metadata(
     context.storage.delete_folder(join_path(SIDE_FOLDER, target))
     target_instants = [i for i in timeline.instants if i.step == (target, Action.DELTACOMMIT)]
     if not target_instants:
-        if _lists_files_of(MetadataTable(context, current_timeline), target, deleted, logs=logs):
+        try:
+            is_listed = _lists_files_of(MetadataTable(context, current_timeline), target, deleted, logs=logs)
+        except DAMAGE as error:
+            # It stays as it is: no reader uses such a listing, and a rebuild needs the list of its indexes.
+            _LOG.warning("rollback of %s leaves the metadata table, which cannot be read: %s", target, error)
+            return
+        if is_listed:
             drop_store(context)
         return
     completed = target_instants[0].completion_time

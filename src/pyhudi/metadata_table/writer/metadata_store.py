@@ -257,7 +257,7 @@ class MetadataStore:
         if not self.groups.of(partition) if is_empty is None else is_empty:
             raise TableState(
                 f"partition {partition} of the metadata table of {self.table.storage.uri} has no file groups: an indexer is "
-                "building it, or it is damaged; try again later, or drop it"
+                "building it, or it is damaged; try again later, or rebuild it with Table.index.rebuild()"
             )
         if not self.groups.has_marker(partition):
             store_partition_marker(self.storage, partition, request_time, self.table.env.now_ms())

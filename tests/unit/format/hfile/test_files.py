@@ -105,6 +105,14 @@ def test_how_entries_arrive_does_not_change_the_bytes(options: HFileOptions) -> 
     assert encoded(entries, options, 1) == encoded(entries, options, 7) == encoded(entries, options)
 
 
+@pytest.mark.parametrize("codec", [Codec.GZ, Codec.NONE])
+@pytest.mark.parametrize("size_bytes", [(16 << 20) - 50, (16 << 20) + 1, 20 << 20])
+def test_a_long_cell_of_equal_bytes_is_read_back(codec: Codec, size_bytes: int) -> None:
+    entries = {b"a": bytes(size_bytes), b"b": b"x"}
+    file = open_hfile_bytes(encoded(entries, HFileOptions(codec=codec)))
+    assert rows_of(file.scan()) == sorted(entries.items())
+
+
 def test_blocks_keep_to_their_size_and_levels_grow() -> None:
     entries = numbered(5000)
     sizes = {}
