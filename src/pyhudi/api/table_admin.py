@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pyhudi.api.argument_types import checked_class
 from pyhudi.api.services import TableServices
@@ -18,6 +18,7 @@ from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_delete_savepoint, run_savepoint
 from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
 from pyhudi.operations.admin.validate import ValidationResult, run_validate
+from pyhudi.operations.admin.validate_data import ChecksumScope
 from pyhudi.operations.admin.versions.version_step import VersionChange
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import RestoreResult, SavepointResult
@@ -244,7 +245,9 @@ class TableAdmin(TableServices):
         self._open.context = self._open.context.reloaded()
         return result
 
-    def validate(self, *, sample: int | None = None, keys: bool = False) -> ValidationResult:
+    def validate(
+        self, *, sample: int | None = None, keys: bool = False, checksums: Literal["none", "sample", "all"] = "sample"
+    ) -> ValidationResult:
         """Validate the consistency of the timeline, the data files, the metadata table and its indexes. Nothing is changed.
 
         With a record index, compressed keys of all rows are stored in the temporary directory (`TMPDIR`) during the call.
@@ -252,12 +255,20 @@ class TableAdmin(TableServices):
         Args:
             sample: Number of base files whose footers are read; None for all.
             keys: Also check for duplicate keys in a partition, which reads the keys of all rows.
+            checksums: Which base files have their pages compared with the checksums: "sample" (128 MiB, all of a smaller
+                table), "all", which reads every base file, or "none".
 
         Returns:
-            What was compared, what was found, and what was skipped.
+            What was compared, what was found, and what was skipped; `unverified_bytes` is the size of the files whose page
+            checksums were not compared.
+
+        Raises:
+            InvalidRequest: Another value of `checksums`, or `sample` is negative.
         """
+        if checksums not in list(ChecksumScope):
+            raise InvalidRequest(f"checksums={checksums!r} is none of {', '.join(ChecksumScope)}")
         engine = LocalEngine(self._open.options.integer(THREADS))
-        return run_validate(self._open.context.reloaded(), engine, sample=sample, keys=keys)
+        return run_validate(self._open.context.reloaded(), engine, sample=sample, keys=keys, checksums=ChecksumScope(checksums))
 
     def repair(
         self,

@@ -25,6 +25,7 @@ from pyhudi.errors import InstantNotFound
 from pyhudi.format.table_versions import TableVersion, parse_table_version
 from pyhudi.operations.admin.upgrade import lower_version
 from pyhudi.operations.admin.validate import ValidationSeverity
+from pyhudi.operations.admin.validate_data import ChecksumScope
 from pyhudi.operations.commit.rollback import find_rollback_target
 from pyhudi.table.tags import resolve_tag
 
@@ -236,11 +237,14 @@ def downgrade(
 def validate(
     table: TableArgument,
     keys: Annotated[bool, typer.Option(help="Check for duplicate keys in a partition; reads all keys.")] = False,
+    checksums: Annotated[
+        ChecksumScope, typer.Option(help="Base files whose pages are compared with their checksums; `all` reads every file.")
+    ] = ChecksumScope.SAMPLE,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
     """Validate data, metadata table and indexes. Exit code 4 if there are mismatches, or checks that could not run."""
-    result = open_table(table, storage).validate(keys=keys)
+    result = open_table(table, storage).validate(keys=keys, checksums=checksums.value)
     if output is Format.TABLE:
         print_text(result)
     elif output is Format.CSV:
@@ -255,6 +259,7 @@ def validate(
             "unchecked": counts[ValidationSeverity.UNCHECKED],
             "checked": [name for name, _ in result.checks],
             "skipped": list(result.skipped),
+            "unverified_bytes": result.unverified_bytes,
             "findings": result.to_arrow().to_pylist(),
             "remedies": list(result.remedies),
         }

@@ -12,7 +12,8 @@ import pyarrow.parquet
 import pytest
 
 from pyhudi.api.table import Table
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.operations.admin import validate_data
 from pyhudi.operations.admin.validate import FINDINGS_SCHEMA, ValidationResult
 from tests.support.golden_tables import CLOSED_TRAITS, golden_cases, open_golden
 
@@ -190,3 +191,39 @@ def test_amounts_are_aligned_after_the_longest_name() -> None:
     checks = (("files", "3 of 3"), ("secondary_index_of_a_long_name", "2 keys"))
     lines = str(ValidationResult("memory://t", (), checks, ("record_index",))).splitlines()[1:]
     assert [line.index(amount) for line, amount in zip(lines, ("3 of", "2 keys", "none"), strict=True)] == [34, 34, 34]
+
+
+@pytest.mark.parametrize("base", ["PARQUET", "ORC"])
+def test_damaged_pages_are_found(tmp_path: Path, base: str) -> None:
+    options = {"hoodie.table.base.file.format": base}
+    table = Table.create(tmp_path / "t", record_key="id", options=options)
+    table.upsert({"id": [str(i) for i in range(5000)], "v": [float(i * 7919 % 5000) for i in range(5000)]})
+    whole = table.validate(checksums="all")
+    assert whole.ok and whole.unverified_bytes == 0 and ("page checksums", "1 of 1 base files compared") in whole.checks
+    if base == "ORC":
+        # Its row groups have no checksums, and are decoded.
+        return
+    (path,) = [info.path for info in table.context.storage.walk("") if info.name.endswith(".parquet")]
+    data = bytearray(table.context.storage.read(path) or b"")
+    data[len(data) // 5 : len(data) // 5 + 200] = bytes(200)
+    table.context.storage.put(path, bytes(data))
+    with pytest.raises(CorruptData):
+        table.scan().to_arrow()
+    for result in (table.validate(), table.validate(checksums="all")):
+        assert [(finding.check, finding.path) for finding in result.findings if finding.check == "page checksums"] == [
+            ("page checksums", path)
+        ]
+    unread = table.validate(checksums="none")
+    assert unread.unverified_bytes == len(data) and "not compared: page checksums" in str(unread)
+    with pytest.raises(InvalidRequest, match="checksums='some' is none of none, sample, all"):
+        table.validate(checksums="some")  # type: ignore[arg-type]
+
+
+def test_a_sample_of_pages_reports_what_was_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validate_data, "SAMPLE_BYTES", 1)
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="p")
+    table.upsert({"id": [str(i) for i in range(30)], "p": [f"p{i % 3}" for i in range(30)]})
+    result = table.validate()
+    sizes = [info.size_bytes for info in table.context.storage.walk("") if info.name.endswith(".parquet")]
+    assert result.ok and sum(sizes) - max(sizes) <= result.unverified_bytes < sum(sizes)
+    assert "checksums='all'" in str(result) and table.validate(checksums="all").unverified_bytes == 0

@@ -31,16 +31,39 @@ def verify_pages(source: pa.NativeFile, metadata: pq.FileMetaData, group: int, n
             verified_chunk(source, chunk)
 
 
+def verify_row_group(source: pa.NativeFile, metadata: pq.FileMetaData, group: int) -> bool:
+    """Verify all pages of a row group; return False if a page has no checksum. Raises as `verify_pages`."""
+    rows = metadata.row_group(group)
+    results = [_verify(_chunk_bytes(source, chunk), chunk) for chunk in map(rows.column, range(metadata.num_columns))]
+    return all(results)
+
+
 def verified_chunk(source: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> memoryview:
     """Return the bytes of a column chunk, with the page checksums verified. Raises as `verify_pages`."""
-    start = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
-    size = chunk.total_compressed_size
+    data = _chunk_bytes(source, chunk)
+    _verify(data, chunk)
+    return data
+
+
+def _start(chunk: pq.ColumnChunkMetaData) -> int:
+    return min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
+
+
+def _chunk_bytes(source: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> memoryview:
+    start, size = _start(chunk), chunk.total_compressed_size
     source.seek(start)
     data = memoryview(source.read_buffer(size)).cast("B")
-    name = chunk.path_in_schema
     if len(data) != size:
-        raise CorruptData(f"the pages of {name} do not match the footer", offset=start, expected=size, found=len(data))
-    at = 0
+        raise CorruptData(
+            f"the pages of {chunk.path_in_schema} do not match the footer", offset=start, expected=size, found=len(data)
+        )
+    return data
+
+
+def _verify(data: memoryview, chunk: pq.ColumnChunkMetaData) -> bool:
+    """Verify the pages of a chunk; return False if one has no checksum."""
+    start, size, name = _start(chunk), len(data), chunk.path_in_schema
+    at, is_complete = 0, True
     while at < size:
         header, content = read_numbers(data, at, start)
         length = header.get(_COMPRESSED_SIZE)
@@ -48,6 +71,7 @@ def verified_chunk(source: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> memo
             raise CorruptData(f"invalid size of a page of {name}", offset=start + at, expected=size - content, found=str(length))
         expected = header.get(_CHECKSUM)
         page = data[content : content + length]
+        is_complete &= isinstance(expected, int)
         if isinstance(expected, int) and zlib.crc32(page) != expected & 0xFFFFFFFF:
             raise CorruptData(
                 f"checksum mismatch in a page of {name}",
@@ -56,4 +80,4 @@ def verified_chunk(source: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> memo
                 found=zlib.crc32(page),
             )
         at = content + length
-    return data
+    return is_complete

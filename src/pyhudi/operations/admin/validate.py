@@ -3,6 +3,7 @@
     timeline         committed files that are missing or have another size; orphaned files; files of pending writes;
                      clusterings that can never run
     files            base files that cannot be opened
+    page checksums   pages of base files against their checksums, of a sample or of all: see `validate_data`
     buckets          bucket counts of partitions against file groups: see `validate_data` hashing metadata nodes of a
                      consistent hashing index against file groups
     logs, plans      contents of log files, inputs of pending compactions: see `validate_data`; duplicate keys too, if
@@ -54,7 +55,15 @@ from pyhudi.metadata_table.indexes.index_validation import (
 from pyhudi.metadata_table.reader.metadata_listing import DAMAGE
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.operations.admin.stable_check import repeat_until_stable
-from pyhudi.operations.admin.validate_data import check_bucket_counts, check_keys, check_logs, check_plans, index_checks
+from pyhudi.operations.admin.validate_data import (
+    ChecksumScope,
+    check_bucket_counts,
+    check_keys,
+    check_logs,
+    check_pages,
+    check_plans,
+    index_checks,
+)
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.read.query import read_spec, table_schema
 from pyhudi.operations.services.clustering_plans import never_runnable_reason
@@ -117,12 +126,14 @@ class ValidationResult(HtmlRepr):
         findings: The findings.
         checks: Executed checks, with the amount of checked data.
         skipped: Checks that do not apply to the table.
+        unverified_bytes: Bytes of base files whose pages were not compared with their checksums.
     """
 
     uri: str
     findings: tuple[ValidationFinding, ...]
     checks: tuple[tuple[str, str], ...]
     skipped: tuple[str, ...] = ()
+    unverified_bytes: int = 0
 
     @property
     def ok(self) -> bool:
@@ -156,25 +167,38 @@ class ValidationResult(HtmlRepr):
         amounts = (*self.checks, *((name, "none") for name in self.skipped))
         width = max((len(name) for name, _ in amounts), default=0) + 2
         lines += [f"  {name:<{width}}{amount}" for name, amount in amounts]
+        if self.unverified_bytes:
+            lines.append(
+                f"  not compared: page checksums of {self.unverified_bytes / (1 << 20):,.0f} MiB of base files; "
+                "checksums='all' (--checksums all) compares them"
+            )
         lines += [f"  {f.severity.value:<10}{f.check}: {f.path or 'table'}: {f.detail}" for f in self.findings]
         lines += [f"  remedy  {remedy}" for remedy in self.remedies]
         return "\n".join(lines)
 
 
 @observed("validate")
-def run_validate(context: TableContext, engine: Engine, *, sample: int | None = None, keys: bool = False) -> ValidationResult:
+def run_validate(
+    context: TableContext,
+    engine: Engine,
+    *,
+    sample: int | None = None,
+    keys: bool = False,
+    checksums: ChecksumScope = ChecksumScope.SAMPLE,
+) -> ValidationResult:
     """Run every check that applies to the table.
 
     Args:
         sample: Number of base files to open, sampled uniformly; None for all.
         keys: Check for duplicate keys in a partition, which reads the keys of all rows.
+        checksums: Which base files, of those that are opened, have their pages compared with the checksums.
 
     Raises:
         InvalidRequest: ``sample`` is below 0.
     """
     if sample is not None and sample < 0:
         raise InvalidRequest(f"a sample of {sample} files")
-    look = partial(_validated, engine=engine, sample=sample, keys=keys)
+    look = partial(_validated, engine=engine, sample=sample, keys=keys, checksums=checksums)
     result, lasting = repeat_until_stable(context, look, _more_than_warnings)
     return replace(
         result,
@@ -188,12 +212,15 @@ def _more_than_warnings(result: ValidationResult) -> frozenset[ValidationFinding
     return frozenset(finding for finding in result.findings if finding.severity is not ValidationSeverity.WARNING)
 
 
-def _validated(context: TableContext, *, engine: Engine, sample: int | None, keys: bool) -> ValidationResult:
+def _validated(
+    context: TableContext, *, engine: Engine, sample: int | None, keys: bool, checksums: ChecksumScope
+) -> ValidationResult:
     """Run all checks once; the findings may include side effects of concurrent changes."""
     snapshot = load_snapshot(context, directory_listing)
     work = _Validation(context, engine, snapshot, sample)
     work.check_timeline()
     work.check_base_files()
+    work.check_pages(checksums)
     work.check_logs_and_plans()
     work.check_buckets()
     if keys:
@@ -201,7 +228,7 @@ def _validated(context: TableContext, *, engine: Engine, sample: int | None, key
     if context.config.has_metadata_table:
         work.check_indexes(MetadataTable(context, snapshot.timeline))
     absent = tuple(name for name in (FILES, COLUMN_STATS, RECORD_INDEX) if name not in context.config.metadata_partitions)
-    return ValidationResult(context.storage.uri, tuple(work.findings), tuple(work.checks), absent)
+    return ValidationResult(context.storage.uri, tuple(work.findings), tuple(work.checks), absent, work.unverified_bytes)
 
 
 @dataclass(slots=True)
@@ -230,6 +257,7 @@ class _Validation:
     def __init__(self, context: TableContext, engine: Engine, snapshot: Snapshot, sample: int | None) -> None:
         self.findings: list[ValidationFinding] = []
         self.checks: list[tuple[str, str]] = []
+        self.unverified_bytes = 0
         self._context = context
         self._engine = engine
         self._snapshot = snapshot
@@ -289,6 +317,18 @@ class _Validation:
             if isinstance(footer, str):
                 self._error("base files", path, footer, MISSING_ROWS)
         self.checks.append(("base files", f"{len(chosen):,} opened"))
+
+    def check_pages(self, scope: ChecksumScope) -> None:
+        """Check the pages of current base files against their checksums."""
+        bases = [slice_.base for slice_ in self._slices if slice_.base is not None]
+        chosen = set(self._sampled([base.path for base in bases])) if scope is not ChecksumScope.NONE else set()
+        damaged = {finding.path for finding in self.findings if finding.check == "base files"}
+        files = [base for base in bases if base.path in chosen and base.path not in damaged]
+        self.unverified_bytes = sum(base.size_bytes for base in bases if base.path not in chosen)
+        if files:
+            findings, skipped_bytes = check_pages(self._context, self._engine, files, scope)
+            self.unverified_bytes += skipped_bytes
+            self._run_check("page checksums", lambda: findings, MISSING_ROWS)
 
     def check_logs_and_plans(self) -> None:
         """Check log files against their commits, and pending compactions: see `validate_data`."""

@@ -2,6 +2,8 @@
 
     logs     every block of the current log files is read; a file has as many records and deletes as its commit records
     plans    the files that pending compactions read exist
+    pages    page checksums of base files: of a sample, or of all on request. Row groups of ORC files, and pages without a
+             checksum, are decoded
     keys     no key occurs twice in a partition; only on request, since it reads the keys of every row
 
 Source: docs/formats/log-file.md; docs/formats/writing.md.
@@ -9,12 +11,15 @@ Source: docs/formats/log-file.md; docs/formats/writing.md.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation, WriteStat
@@ -24,6 +29,8 @@ from pyhudi.format.log.data_blocks import decode_content
 from pyhudi.format.log.delete_blocks import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.format.meta_columns import RECORD_KEY
+from pyhudi.format.orc.orc_reader import OrcFile
+from pyhudi.format.parquet.verify_pages import verify_row_group
 from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
 from pyhudi.metadata_table.indexes import check_computable, in_build_order, index_for_partition, open_index
 from pyhudi.metadata_table.indexes.files_index import FilesIndex
@@ -32,12 +39,13 @@ from pyhudi.planning.bucket_routing import BucketLayout, bucket_groups
 from pyhudi.planning.compaction import without_groups
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
-from pyhudi.table.file_slices import FileSlice, LogFile
+from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.partition_buckets import load_counts
 from pyhudi.table.pending_plans import compaction_files, load_compaction_plan
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.base_file_reader import open_base_bytes, open_base_file, row_group_batches
 from pyhudi.tasks.engine_protocol import Engine
 from pyhudi.tasks.log_scan import InstantValidity, find_blocks, hfile_entries
 from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
@@ -128,6 +136,85 @@ def check_logs(
             findings.add_error(log.path, f"contains {inside}, and its commit records {expected}")
     findings.checked = f"{len(logs):,} read"
     return findings
+
+
+class ChecksumScope(StrEnum):
+    """Which base files have their pages compared with the checksums: none, a sample of SAMPLE_BYTES, or all."""
+
+    NONE = "none"
+    SAMPLE = "sample"
+    ALL = "all"
+
+
+SAMPLE_BYTES = 128 << 20
+_SAMPLE_SEED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PageTask:
+    """A base file, and of how many bytes to compare the pages at least, in whole row groups; None for all."""
+
+    storage: StorageSpec
+    path: str
+    limit_bytes: int | None
+
+
+def run_pages(task: PageTask) -> tuple[bool, str]:
+    """Return whether every row group of a file was compared, and the error of a damaged one, '' if there is none."""
+    storage, compared_bytes = open_storage(task.storage), 0
+    try:
+        with open_base_file(storage, task.path) as file, open_base_bytes(storage, task.path) as source:
+            groups = list(range(file.metadata.num_row_groups))
+            if task.limit_bytes is not None:
+                random.Random(_SAMPLE_SEED).shuffle(groups)
+            for group in groups:
+                if task.limit_bytes is not None and compared_bytes >= task.limit_bytes:
+                    return False, ""
+                if isinstance(file, OrcFile) or not verify_row_group(source, file.metadata, group):
+                    for _ in row_group_batches(file, group, file.schema_arrow.names):
+                        pass
+                compared_bytes += 0 if isinstance(file, OrcFile) else _stored_bytes(file.metadata, group)
+    except (CorruptData, TableState) as error:
+        return True, str(error)
+    return True, ""
+
+
+def _stored_bytes(metadata: pq.FileMetaData, group: int) -> int:
+    rows = metadata.row_group(group)
+    return sum(rows.column(number).total_compressed_size for number in range(metadata.num_columns))
+
+
+def check_pages(
+    context: TableContext, engine: Engine, files: Sequence[BaseFile], scope: ChecksumScope
+) -> tuple[IndexFindings, int]:
+    """Compare the pages of base files with their checksums.
+
+    Returns:
+        The findings, and how many bytes of the files were not compared.
+    """
+    findings = IndexFindings()
+    chosen, remaining = list(files), SAMPLE_BYTES
+    limits: list[int | None] = [None] * len(chosen)
+    if scope is ChecksumScope.SAMPLE:
+        # A fixed seed selects the same files each time, so that findings are reproducible.
+        random.Random(_SAMPLE_SEED).shuffle(chosen)
+        limits = []
+        for file in chosen:
+            if remaining <= 0:
+                break
+            limits.append(None if file.size_bytes <= remaining else remaining)
+            remaining -= file.size_bytes
+        chosen = chosen[: len(limits)]
+    spec = context.storage.spec()
+    tasks = [PageTask(spec, file.path, limit) for file, limit in zip(chosen, limits, strict=True)]
+    skipped_bytes = sum(file.size_bytes for file in files) - sum(file.size_bytes for file in chosen)
+    for file, limit, (is_complete, error) in zip(chosen, limits, engine.map(run_pages, tasks), strict=True):
+        if error:
+            findings.add_error(file.path, error)
+        if not is_complete and limit is not None:
+            skipped_bytes += file.size_bytes - limit
+    findings.checked = f"{len(chosen):,} of {len(files):,} base files compared"
+    return findings, skipped_bytes
 
 
 def check_plans(snapshot: Snapshot, is_present: frozenset[str]) -> IndexFindings:
