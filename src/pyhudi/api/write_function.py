@@ -48,6 +48,8 @@ def write(
 ) -> WriteResult:
     """Write rows to a table, and create the table if it does not exist. If the first write fails, no table remains.
 
+    If several writers create the table at once, one of them does, and the others use it.
+
     Args:
         path: Location of the table.
         data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.

@@ -163,11 +163,20 @@ def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult 
     path = name.path or statement.location or session.location_for(name)
     stored = session.stored(name)
     storage_options = session.storage_options if stored is None else stored.storage_options(session.storage_options)
-    if not has_name and statement.if_not_exists and Table.exists(path, storage_options):
-        return None
-    result = _create_table(session, statement, path, storage_options)
+    try:
+        result = _create_table(session, statement, path, storage_options)
+    except TableExists:
+        if not statement.if_not_exists:
+            raise
+        table_statements.check_existing(statement, Table(path, storage_options))
+        result = None
     if has_name:
-        session.register(name, path)
+        try:
+            session.register(name, path)
+        except TableExists:
+            # Another session has created the table in the same catalog.
+            if not statement.if_not_exists:
+                raise
     return result
 
 
@@ -175,16 +184,17 @@ def _create_table(
     session: StatementSession, statement: S.CreateTable, path: str, storage_options: Mapping[str, str] | None
 ) -> WriteResult | None:
     """Create the table. If the statement uses a name, an existing table at the location is registered under it."""
+    takes_existing = statement.table.path is None and not statement.if_not_exists
     if statement.query is not None:
         if Table.exists(path, storage_options):
             raise existing_table_error(path, storage_options, parse_options(session.options), "INSERT INTO adds to it")
         return session.create_as(statement, statement.query, path, storage_options)
     if statement.like is not None:
         source = session.table(statement.like)
-        table_statements.create_like(statement, source, path, storage_options, exist_ok=statement.table.path is None)
+        table_statements.create_like(statement, source, path, storage_options, exist_ok=takes_existing)
         return None
     try:
-        table_statements.create(statement, path, storage_options, exist_ok=statement.table.path is None)
+        table_statements.create(statement, path, storage_options, exist_ok=takes_existing)
     except TableNotFound as error:
         raise InvalidRequest(f"CREATE TABLE {statement.table} names no columns, and no table exists at {path}") from error
     return None

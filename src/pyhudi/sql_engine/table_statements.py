@@ -16,6 +16,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.paths import parent_folder
 from pyhudi.format.properties import redact_secret
+from pyhudi.operations.admin.option_consistency import check_same_keys
 from pyhudi.operations.admin.stored_settings import (
     COMMENT_PROPERTY,
     column_default,
@@ -203,6 +204,13 @@ def create(statement: S.CreateTable, path: str, storage_options: Mapping[str, st
 
 
 _OF_CALLERS = {key for key, option in SUPPORTED.items() if option.origin == "caller"}
+
+
+def check_existing(statement: S.CreateTable, table: Table) -> None:
+    """Raise TableExists if CREATE TABLE IF NOT EXISTS names another record key or partitioning than the table has."""
+    if statement.columns or statement.properties or statement.partitioned_by:
+        explicit = parse_options(new_options(statement, [column.name for column in statement.columns], {}))
+        check_same_keys(explicit, table.config, table.uri)
 
 
 def create_like(

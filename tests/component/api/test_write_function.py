@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
+from pyhudi import Table
 from pyhudi.errors import HudiError, InvalidRequest, TableExists, TableNotFound, Unsupported
+from pyhudi.operations.admin.open_table import make_table, open_context
 
 _numbers = itertools.count()
 
@@ -162,3 +165,58 @@ def test_a_first_write_without_nulls_leaves_columns_nullable(tmp_path: Path, mod
     assert table.schema().field("value").nullable
     table.upsert(pa.table({"id": ["d"], "value": pa.array([None], pa.int64())}))
     assert table.count() == 4
+
+
+def create_before(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> None:
+    """Let another writer act after a write was planned for a table that does not exist, and before it creates it."""
+    calls = [other]
+
+    def make(*arguments: Any) -> None:
+        if calls:
+            calls.pop()()
+        make_table(*arguments)
+
+    monkeypatch.setattr("pyhudi.operations.write.save_modes.make_table", make)
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("append", [1, 2]), ("upsert", [1, 2]), ("overwrite", [2]), ("ignore", [1])])
+def test_a_table_that_another_writer_has_just_created_is_used(
+    uri: str, monkeypatch: pytest.MonkeyPatch, mode: str, expected: list[int]
+) -> None:
+    create_before(monkeypatch, lambda: Table.create(uri, record_key="id", partition_by="day").insert(rows(1)))
+    result = hp.write(uri, rows(2), mode, record_key="id", partition_by="day", commit_metadata={"job": "x"})
+    assert ids(uri) == expected
+    assert (result.instant is None) == (mode == "ignore")
+    assert mode == "ignore" or dict(hp.Table(uri).inspect.commits()["metadata"][0].as_py())["job"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("mode", "arguments", "error"),
+    [
+        ("error", {"record_key": "id"}, TableExists),
+        ("append", {"record_key": "ts"}, InvalidRequest),
+        ("append", {"record_key": "id", "partition_by": "day"}, InvalidRequest),
+    ],
+)
+def test_another_table_that_another_writer_has_just_created_is_refused(
+    uri: str, monkeypatch: pytest.MonkeyPatch, mode: str, arguments: dict[str, Any], error: type[HudiError]
+) -> None:
+    create_before(monkeypatch, lambda: Table.create(uri, record_key="id").insert(rows(1)))
+    with pytest.raises(error):
+        hp.write(uri, rows(2), mode, **arguments)
+    assert ids(uri) == [1]
+
+
+def test_a_table_that_another_writer_has_just_removed_is_created(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Table.create(uri, record_key="id")
+
+    def open_then_drop(*arguments: Any) -> Any:
+        context = open_context(*arguments)
+        monkeypatch.setattr(name, open_context)
+        hp.Table(uri).drop()
+        return context
+
+    name = "pyhudi.operations.write.save_modes.open_context"
+    monkeypatch.setattr(name, open_then_drop)
+    hp.write(uri, rows(2), record_key="id")
+    assert ids(uri) == [2]

@@ -67,3 +67,36 @@ def test_an_empty_table_of_a_stopped_process_is_named(tmp_path: Path) -> None:
     hp.Table(tmp_path / "t").upsert([{"id": 1}])
     with pytest.raises(hp.TableExists, match="already; INSERT INTO adds to it"):
         create_as(tmp_path / "t", "SELECT 1 AS id")
+
+
+@pytest.mark.parametrize("query", ["", " AS SELECT 2 AS id, 'b' AS day"])
+@pytest.mark.parametrize("named", [True, False])
+def test_if_not_exists_takes_a_table_of_the_same_key_and_partitioning(tmp_path: Path, query: str, named: bool) -> None:
+    hp.Table.create(tmp_path / "t", record_key="id", partition_by="day").insert({"id": [1], "day": ["a"]})
+    catalog = hp.Catalog()
+    name, place = ("t", f"LOCATION '{tmp_path}/t'") if named else (f"hudi.`{tmp_path}/t`", "")
+    create = f"CREATE TABLE IF NOT EXISTS {name} {'' if query else '(id BIGINT, day STRING)'} USING hudi "
+
+    def run(key: str, by: str) -> None:
+        hp.sql(f"{create} PARTITIONED BY ({by}) {place} TBLPROPERTIES (primaryKey = '{key}'){query}", catalog=catalog)
+
+    for key, by in (("day", "day"), ("id", "id")):
+        with pytest.raises(hp.TableExists, match="contradicts the table"):
+            run(key, by)
+    assert not list(catalog)
+    run("id", "day")
+    assert hp.Table(tmp_path / "t").scan(["id"]).to_arrow().to_pylist() == [{"id": 1}]
+    assert list(catalog) == (["t"] if named else [])
+
+
+def test_two_sessions_create_a_table_of_one_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = hp.Catalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=str(tmp_path))
+    lake.create_namespace("n")
+    create = "CREATE TABLE {} lake.n.t (id INT) USING hudi TBLPROPERTIES (primaryKey = 'id')"
+    hp.sql(create.format(""), catalog=lake)
+    # Neither session has seen the table of the other one.
+    monkeypatch.setattr("pyhudi.sql_engine.duckdb_session.EmbeddedStatementSession.is_registered", lambda *_: False)
+    hp.sql(create.format("IF NOT EXISTS"), catalog=lake)
+    with pytest.raises(hp.TableExists):
+        hp.sql(create.format(""), catalog=lake)
+    assert lake.list_tables("n") == ["n.t"]

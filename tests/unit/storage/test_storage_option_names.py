@@ -223,7 +223,7 @@ def test_secrets_are_recognized_by_option_name() -> None:
     for holder in (
         EmbeddedStatementSession(None, given),  # type: ignore[arg-type]
         ProcedureCall("t", given, None, {}),
-        Save("t", given, parse_options({}), None, None, True),  # type: ignore[arg-type]
+        Save("t", given, parse_options({}), None, None, True, "append", parse_options({}), None),  # type: ignore[arg-type]
     ):
         assert VALUE not in repr(holder)
 

@@ -65,7 +65,8 @@ class CatalogEntry:
             ):
                 return
             self.spark.sql(f"DROP TABLE {quote_spark_name(self.name)}")
-        self.spark.sql(f"CREATE TABLE {quote_spark_name(self.name)} USING {_FORMAT} LOCATION {quote_text(self.path)}")
+        source = f"USING {_FORMAT} LOCATION {quote_text(self.path)}"
+        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {quote_spark_name(self.name)} {source}")
 
 
 def _bare(location: str) -> str:

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pyhudi.api.table import Table
 from pyhudi.engines.arrow.input_rows import arrow_reader
-from pyhudi.errors import HudiError, InvalidRequest, ServiceFailed, StorageUnavailable, TableState
+from pyhudi.errors import HudiError, InvalidRequest, ServiceFailed, StorageUnavailable, TableExists, TableState
 from pyhudi.features.ingestion.checkpoints import CheckpointMark, StoredCheckpoint, find_checkpoint
 from pyhudi.features.ingestion.error_rows import ErrorRows
 from pyhudi.features.ingestion.job_config import TableJob
@@ -165,21 +166,33 @@ class TableIngestion:
         if self._table is None or self._source is None:
             job = self._job
             self._source = job.open_source(self._environment)
-            self._table = Table.create(
-                job.path,
-                name=job.name,
-                record_key=job.record_key or self._existing_key(),
-                partition_by=job.partition_by,
-                ordering=job.ordering,
-                table_type=job.table_type,
-                storage_options=job.storage_options or None,
-                options=job.options or None,
-                environment=self._environment,
-                exist_ok=True,
-            )
+            self._table = self._open_or_create()
             if job.services == "background":
                 self._stop_services = self._table.background_services(spark=self._spark).stop
         return self._table, self._source
+
+    def _open_or_create(self) -> Table:
+        job = self._job
+        create = partial(
+            Table.create,
+            job.path,
+            name=job.name,
+            partition_by=job.partition_by,
+            ordering=job.ordering,
+            table_type=job.table_type,
+            storage_options=job.storage_options or None,
+            options=job.options or None,
+            environment=self._environment,
+            exist_ok=True,
+        )
+        key = job.record_key or self._existing_key()
+        try:
+            return create(record_key=key)
+        except TableExists:
+            if key is not None:
+                raise
+            # Another writer has created the table since.
+            return create(record_key=self._existing_key())
 
     def _existing_key(self) -> tuple[str, ...] | None:
         """The record key of the table if it exists: a job need not repeat it."""

@@ -170,6 +170,15 @@ def check_same_table(explicit: Options, requested: TableConfig, existing: TableC
         raise TableExists(f"there is another Hudi table at {uri}: {'; '.join(differing)}")
 
 
+def check_same_keys(explicit: Options, existing: TableConfig, uri: str) -> None:
+    """Raise TableExists if an existing table has another record key or partitioning than the one that the caller set."""
+    fields = (props.RECORD_KEY_FIELDS.key, props.PARTITION_FIELDS.key)
+    try:
+        check_against_table(Options(tuple(pair for pair in explicit.values if pair[0] in fields)), existing)
+    except InvalidRequest as error:
+        raise TableExists(f"there is another Hudi table at {uri}: {error}") from error
+
+
 def check_same_columns(requested: pa.Schema, existing: pa.Schema, uri: str) -> None:
     """Raise TableExists if a table lacks a requested column, or has it with another type."""
     for column in requested:

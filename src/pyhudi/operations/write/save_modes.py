@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, TableNotFound
+from pyhudi.errors import InvalidRequest, TableExists, TableNotFound
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.operations.admin.create_table import discard_after_error, discard_new_table
 from pyhudi.operations.admin.open_table import (
@@ -60,6 +60,9 @@ _MODES = {
     "ignore": "ignore",
 }
 
+_RACES = 5
+"""Attempts to open or create a table that other writers create or remove."""
+
 PartitionPaths = Callable[[KeySpec], list[str]]
 """Returns the partition paths of the input rows, for a table configuration."""
 
@@ -75,6 +78,9 @@ class Save:
         context: The existing table; None if this save creates it.
         settings: Settings of the write.
         skipped: True for mode ignore and an existing table.
+        mode: The save mode.
+        call_options: Options of the call.
+        columns: Columns of the rows.
     """
 
     uri: str | os.PathLike[str]
@@ -83,6 +89,9 @@ class Save:
     context: TableContext | None
     settings: WriteSettings
     skipped: bool
+    mode: str
+    call_options: Options
+    columns: pa.Schema
 
     @classmethod
     def planned(
@@ -109,7 +118,7 @@ class Save:
         existing: TableConfig | None = None
         with suppress(TableNotFound):
             existing = load_table_config(storage := open_storage(uri, storage_options))
-        call_options = options
+        call_options, call = options, (mode, options, columns)
         options = with_new_options(options) if existing is None else with_stored_options(options, existing, storage.uri)
         if existing is not None and mode == "errorifexists":
             raise existing_table_error(uri, storage_options, options, "mode append adds to it")
@@ -117,17 +126,17 @@ class Save:
         check_table_options(spark_write_operation(operation), options)
         settings = WriteSettings.of(options, operation)
         if existing is not None and mode == "ignore":
-            return cls(uri, storage_options, options, None, settings, True)
+            return cls(uri, storage_options, options, None, settings, True, *call)
         check_sync(settings.sync)
         if mode != "append" and operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
             raise InvalidRequest(f"{operation} requires mode append, not {mode}")
         if existing is None:
             check_first_write(os.fspath(uri), options, settings, columns)
-            return cls(uri, storage_options, options, None, settings, False)
+            return cls(uri, storage_options, options, None, settings, False, *call)
         if mode == "overwrite" and operation is not WriteOperation.INSERT_OVERWRITE_TABLE:
             _check_same_table(uri, options, existing)
             settings = settings.overwriting()
-        return cls(uri, storage_options, options, open_context(uri, storage_options, call_options), settings, False)
+        return cls(uri, storage_options, options, open_context(uri, storage_options, call_options), settings, False, *call)
 
     def run(self, engine: Engine, data: Any, partition_paths: PartitionPaths, batch: StreamBatch | None = None) -> WriteResult:
         """Write the rows.
@@ -141,18 +150,18 @@ class Save:
             WriteConflict: Other writers won.
             InvalidRequest: Rows are invalid for the table.
         """
-        if self.skipped:
-            return WriteResult(str(self.settings.operation), None, None)
-        settings = self.settings if batch is None else replace(self.settings, once=batch)
+        save, context = self._open_or_create()
+        if context is None:
+            return WriteResult(str(save.settings.operation), None, None)
+        settings = save.settings if batch is None else replace(save.settings, once=batch)
         once, operation = settings.once, str(settings.operation)
-        context = self._create_table() if self.context is None else self.context.reloaded()
         try:
             if settings.operation is WriteOperation.DELETE_PARTITION:
-                paths = self.options.names(PARTITIONS_TO_DELETE) or partition_paths(context.config.keys)
+                paths = save.options.names(PARTITIONS_TO_DELETE) or partition_paths(context.config.keys)
                 return skip_if_committed(context, once, operation, lambda: run_delete_partitions(context, paths, settings))
             return skip_if_committed(context, once, operation, lambda: run_write(context, engine, data, settings))
         except Exception as error:
-            if self.context is None:
+            if save.context is None:
                 _discard(context, settings, error)
             raise
 
@@ -163,13 +172,32 @@ class Save:
 
     def begin(self, engine: Engine, columns: pa.Schema) -> PendingSave:
         """Begin the write. Tasks of other processes supply rows with these columns and write them."""
-        context = self._create_table() if self.context is None else self.context.reloaded()
+        save, context = self._open_or_create()
+        assert context is not None, "a bulk insert that skips existing tables is not detached"
         try:
-            return PendingSave(DetachedWrite.begin(context, engine, columns, self.settings), self.context is None)
+            return PendingSave(DetachedWrite.begin(context, engine, columns, save.settings), save.context is None)
         except Exception as error:
-            if self.context is None:
-                _discard(context, self.settings, error)
+            if save.context is None:
+                _discard(context, save.settings, error)
             raise
+
+    def _open_or_create(self) -> tuple[Save, TableContext | None]:
+        """The table, which another writer may have created or removed since the save was planned, and the save for it;
+        no table if the save is skipped.
+        """
+        save, failure = self, None
+        for _ in range(_RACES):
+            if save.skipped:
+                return save, None
+            try:
+                return save, save._create_table() if save.context is None else save.context.reloaded()
+            except (TableExists, TableNotFound) as error:
+                failure = error
+            planned = Save.planned(save.uri, save.mode, save.call_options, save.storage_options, save.columns)
+            entries = save.settings.extra_metadata
+            save = replace(planned, settings=replace(planned.settings, extra_metadata=entries))
+        assert failure is not None, "each attempt has failed"
+        raise failure
 
     def _create_table(self) -> TableContext:
         storage, env = open_storage(self.uri, self.storage_options), SystemEnvironment()

@@ -337,3 +337,12 @@ def test_a_damaged_file_is_named_and_nothing_of_the_batch_is_written(folder: Fol
     with pytest.raises(CorruptData, match=r"b\.parquet"):
         folder.run({"order": "name"})
     assert not folder.table.timeline().completed_writes()
+
+
+def test_a_table_that_another_writer_has_just_created_is_used(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.path / "a.csv").write_text("id,ts\n1,5\n")
+    keys = iter([None, ("id",)])
+    monkeypatch.setattr("pyhudi.features.ingestion.ingest_table.TableIngestion._existing_key", lambda _: next(keys))
+    Table.create(folder.target, record_key="id")
+    folder.run({"order": "name"}, record_key=None, ordering=None)
+    assert folder.rows("id", "ts") == Counter({(1, 5): 1})
