@@ -362,6 +362,29 @@ STEPS = (
     Step("CALL run_clean(table => 'k')"),
     Step("RESET hoodie.clean.commits.retained"),
     Step("SELECT count(*) AS n FROM hudi_query_timeline('k') WHERE Action = 'clean'", ({"n": 1},)),
+    Step("CREATE TABLE m (id INT, v STRING) USING hudi LOCATION '{root}/m' TBLPROPERTIES (primaryKey = 'id', type = 'mor')"),
+    Step("INSERT INTO m VALUES (1, 'old')"),
+    Step("UPDATE m SET v = 'new'"),
+    Step("CREATE TABLE ro USING hudi LOCATION '{root}/m' TBLPROPERTIES ('hoodie.query.as.ro.table' = 'true')"),
+    Step("SELECT v FROM ro", ({"v": "old"},)),
+    Step("ALTER TABLE ro RENAME TO base"),
+    Step("SELECT v FROM base", ({"v": "old"},)),
+    Step("SELECT v FROM m", ({"v": "new"},)),
+    Step(
+        "CREATE TABLE hudi.`{root}/n` (id INT) USING hudi TBLPROPERTIES ('hoodie.query.as.ro.table' = 'true')",
+        error="only a name of the session",
+    ),
+    Step(
+        "CREATE TABLE m2 USING hudi LOCATION '{root}/m' TBLPROPERTIES (primaryKey = 'id', type = 'mor', "
+        "hoodie.clean.commits.retained = '1', owner = 'me')"
+    ),
+    Step("SHOW TBLPROPERTIES m2 ('owner')", ({"key": "owner", "value": "me"},)),
+    Step(
+        "SHOW TBLPROPERTIES m ('pyhudi.table.options.hoodie.clean.commits.retained')",
+        ({"key": "pyhudi.table.options.hoodie.clean.commits.retained", "value": "1"},),
+    ),
+    Step("CREATE TABLE m3 USING hudi LOCATION '{root}/m' TBLPROPERTIES (primaryKey = 'v')", error="contradicts the table"),
+    Step("SELECT v FROM m3", error="m3"),
     Step("CREATE VIEW v (number, place) AS SELECT id, city FROM s WHERE id > 1"),
     Step("CREATE VIEW v AS SELECT 1", error="the name exists"),
     Step("SELECT max(number) AS m FROM v AS w WHERE w.place = 'y'", ({"m": 6},)),

@@ -15,8 +15,10 @@ from pyhudi.operations.admin.alter_properties import NAME_PROPERTY
 from pyhudi.operations.admin.open_table import existing_table_error
 from pyhudi.operations.admin.stored_settings import COMMENT_PROPERTY
 from pyhudi.operations.commit.results import WriteResult
+from pyhudi.options.read_options import QUERY_TYPE
 from pyhudi.options.scope import TABLE_OPERATIONS, check_call_options
 from pyhudi.options.supported import parse_options
+from pyhudi.options.sync_options import READ_OPTIMIZED_PROPERTY
 from pyhudi.sql_engine import index_statements, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.session_state import StatementOptions, View, merged_options
@@ -45,8 +47,11 @@ class StatementSession(Protocol):
     def location_for(self, name: S.TableName) -> str:
         """Default location of a new table, whose name is not a path."""
 
-    def register(self, name: S.TableName, path: str) -> None:
-        """Register the path of a table under a name."""
+    def register(self, name: S.TableName, path: str, *, read_optimized: bool = False) -> None:
+        """Register the path of a table under a name. read_optimized: queries by this name read base files only."""
+
+    def is_read_optimized(self, name: S.TableName) -> bool:
+        """Return True for a name that was registered as read optimized."""
 
     def unregister(self, name: S.TableName) -> bool:
         """Remove a name added by `register`, and return whether it existed."""
@@ -160,6 +165,12 @@ def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult 
         raise InvalidRequest(f"CREATE TABLE {name} has a path as its name, and a different LOCATION: remove one of them")
     if has_name:
         session.check_new(name)
+    read_optimized = table_statements.is_read_optimized(statement)
+    if read_optimized and (not has_name or session.stored(name) is not None):
+        raise Unsupported(
+            f"CREATE TABLE {name} with {READ_OPTIMIZED_PROPERTY}=true: only a name of the session can be read optimized. "
+            f"SET {QUERY_TYPE} = read_optimized, or pass it to Table"
+        )
     path = name.path or statement.location or session.location_for(name)
     stored = session.stored(name)
     storage_options = session.storage_options if stored is None else stored.storage_options(session.storage_options)
@@ -172,7 +183,7 @@ def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult 
         result = None
     if has_name:
         try:
-            session.register(name, path)
+            session.register(name, path, read_optimized=read_optimized)
         except TableExists:
             # Another session has created the table in the same catalog.
             if not statement.if_not_exists:
@@ -210,7 +221,7 @@ def _rename(session: StatementSession, statement: S.RenameTable) -> None:
     stored = session.stored(name)
     if stored is not None:
         return stored.rename(session.stored(to))  # type: ignore[no-any-return]
-    table = session.table(name)
+    table, read_optimized = session.table(name), session.is_read_optimized(name)
     if not session.unregister(name):
         raise Unsupported(
             f"ALTER TABLE {name} RENAME TO: the name is not in PyHudi's catalog; rename it where it is defined, in Spark's "
@@ -219,9 +230,9 @@ def _rename(session: StatementSession, statement: S.RenameTable) -> None:
     try:
         table.set_properties({NAME_PROPERTY: to.parts[-1]})
     except BaseException:
-        session.register(name, table.uri)
+        session.register(name, table.uri, read_optimized=read_optimized)
         raise
-    session.register(to, table.uri)
+    session.register(to, table.uri, read_optimized=read_optimized)
 
 
 def _drop(session: StatementSession, statement: S.DropTable) -> None:

@@ -134,8 +134,12 @@ class EmbeddedStatementSession:
     def location_for(self, name: S.TableName) -> str:
         return self.catalog.location_for(self.qualified(name))
 
-    def register(self, name: S.TableName, path: str) -> None:
-        self.catalog._record(self.qualified(name), path)
+    def register(self, name: S.TableName, path: str, *, read_optimized: bool = False) -> None:
+        self.catalog._record(self.qualified(name), path, read_optimized=read_optimized)
+
+    def is_read_optimized(self, name: S.TableName) -> bool:
+        own = name.path is None and self.tables.lookup(name) is None
+        return own and str(self.qualified(name)).lower() in self.catalog.session.read_optimized
 
     def unregister(self, name: S.TableName) -> bool:
         return self.catalog._forget(self.qualified(name))
@@ -275,11 +279,12 @@ def _rows_of(
     registered = session.lookup(reference.name)
     if isinstance(registered, (str, Table)):
         table = session.table(reference.name)
+        scan = partial(table_statements.scan_rows, table, read_optimized=session.is_read_optimized(reference.name))
         if reference.as_of is not None:
-            return _narrowed(database, tree, table.scan(["*"], as_of=reference.as_of), predicate), None
+            return _narrowed(database, tree, scan(["*"], as_of=reference.as_of), predicate), None
         schema = table.schema(meta_columns=True)
         database.known_columns.update(schema.names)
-        return table.scan(_needed(tree, schema.names), filter=predicate(schema)), None
+        return scan(_needed(tree, schema.names), filter=predicate(schema)), None
     if reference.as_of is not None:
         raise InvalidRequest(f"{reference.name} AS OF a time: the name is registered as rows in memory, which have no history")
     if isinstance(registered, Scan):

@@ -33,12 +33,14 @@ class SessionState:
         settings: Options of SET.
         views: Views by qualified name in lower case.
         databases: Names of databases, in lower case, as written.
+        read_optimized: Names in lower case by which queries read base files only.
         current: The current database, as the single element.
     """
 
     settings: dict[str, str] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     databases: dict[str, str] = field(default_factory=lambda: {DEFAULT_DATABASE: DEFAULT_DATABASE})
+    read_optimized: set[str] = field(default_factory=set)
     current: list[str] = field(default_factory=lambda: [DEFAULT_DATABASE])
 
 

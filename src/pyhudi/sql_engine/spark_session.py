@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -161,12 +162,15 @@ class SparkStatementSession:
             return str(stored.location())
         return f"{str(self.spark.conf.get(_WAREHOUSE)).rstrip('/')}/{'/'.join(self.qualified(name).parts)}"
 
-    def register(self, name: S.TableName, path: str) -> None:
+    def register(self, name: S.TableName, path: str, *, read_optimized: bool = False) -> None:
         stored = self.stored(name)
         if stored is None:
-            spark_table_names.register_path(self.spark, str(self.qualified(name)), path)
+            spark_table_names.register_path(self.spark, str(self.qualified(name)), path, read_optimized=read_optimized)
         else:
             stored.register(path)
+
+    def is_read_optimized(self, name: S.TableName) -> bool:
+        return name.path is None and spark_table_names.is_read_optimized(self.spark, str(self.qualified(name)))
 
     def unregister(self, name: S.TableName) -> bool:
         stored = self.stored(name)
@@ -223,8 +227,9 @@ class SparkStatementSession:
                 raise InvalidRequest(f"{reference.name} AS OF a time: the session has no Hudi table of that name")
             return None
         as_of = reference.as_of
-        schema = table.schema(meta_columns=True) if as_of is None else table.scan(["*"], as_of=as_of).schema
-        return table.scan(["*"], filter=build_predicate(reference, schema), as_of=as_of).to_spark(self.spark)
+        scan = partial(table_statements.scan_rows, table, read_optimized=self.is_read_optimized(reference.name))
+        schema = table.schema(meta_columns=True) if as_of is None else scan(["*"], as_of=as_of).schema
+        return scan(["*"], filter=build_predicate(reference, schema), as_of=as_of).to_spark(self.spark)
 
 
 def _conditions(query: S.SelectQuery) -> Callable[[S.Reference, pa.Schema], Expr | None]:

@@ -13,6 +13,7 @@ from pyhudi.engines.spark.type_conversion import SparkSession
 from pyhudi.sql_engine.session_state import SPARK_OVERWRITE_MODE, View, metadata_prefix
 
 _PREFIX = "pyhudi.table."
+_READ_OPTIMIZED_PREFIX = "pyhudi.readoptimized."
 _VIEW_PREFIX = "pyhudi.view."
 
 
@@ -22,15 +23,25 @@ def registered_path(session: SparkSession, name: str) -> str | None:
     return path
 
 
-def register_path(session: SparkSession, name: str, path: str) -> None:
-    """Register the path of a name."""
+def register_path(session: SparkSession, name: str, path: str, *, read_optimized: bool = False) -> None:
+    """Register the path of a name. read_optimized: queries by this name read base files only."""
     session.conf.set(_PREFIX + name.lower(), path)
+    if read_optimized:
+        session.conf.set(_READ_OPTIMIZED_PREFIX + name.lower(), "true")
+    else:
+        session.conf.unset(_READ_OPTIMIZED_PREFIX + name.lower())
+
+
+def is_read_optimized(session: SparkSession, name: str) -> bool:
+    """Return True for a name that was registered as read optimized."""
+    return session.conf.get(_READ_OPTIMIZED_PREFIX + name.lower(), None) is not None
 
 
 def unregister_path(session: SparkSession, name: str) -> bool:
     """Remove the registration of a name, and return whether it existed."""
     existed = registered_path(session, name) is not None
     session.conf.unset(_PREFIX + name.lower())
+    session.conf.unset(_READ_OPTIMIZED_PREFIX + name.lower())
     return existed
 
 
@@ -68,7 +79,7 @@ def settings(session: SparkSession) -> dict[str, str]:
     own = from_spark | {
         key: value
         for key, value in configuration.items()
-        if key.startswith(("hoodie.", "pyhudi.")) and not key.startswith((_PREFIX, _VIEW_PREFIX))
+        if key.startswith(("hoodie.", "pyhudi.")) and not key.startswith((_PREFIX, _READ_OPTIMIZED_PREFIX, _VIEW_PREFIX))
     }
     prefix = metadata_prefix(own)
     if prefix:

@@ -73,6 +73,7 @@ class SessionCatalog:
             if not replace and name.lower() in self._known:
                 raise TableExists(f"table {name} exists in the catalog already")
             self._known[name.lower()] = name, table
+            self._session.read_optimized.discard(name.lower())
 
     def unregister(self, name: str) -> bool:
         """Remove a name from the catalog, and return whether it existed. The table itself is not deleted.
@@ -117,11 +118,13 @@ class SessionCatalog:
         if stored is not None:
             stored.check_namespace()
 
-    def _record(self, table: TableName, path: str) -> None:
+    def _record(self, table: TableName, path: str, *, read_optimized: bool = False) -> None:
         """Add the name of a table: to a stored catalog if it is a name of one, otherwise to memory."""
         stored = stored_table(table, self)
         if stored is None:
             self.register(str(table), path)
+            if read_optimized:
+                self._session.read_optimized.add(str(table).lower())
         else:
             stored.register(path)
 

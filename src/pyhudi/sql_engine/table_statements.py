@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi import features
-from pyhudi.api.table import Table
+from pyhudi.api.table import Filter, Scan, Table
+from pyhudi.api.write_function import table_columns
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.paths import parent_folder
 from pyhudi.format.properties import redact_secret
-from pyhudi.operations.admin.option_consistency import check_same_keys
+from pyhudi.operations.admin.option_consistency import check_against_table, check_same_keys
 from pyhudi.operations.admin.stored_settings import (
     COMMENT_PROPERTY,
     column_default,
@@ -26,8 +27,10 @@ from pyhudi.operations.admin.stored_settings import (
 from pyhudi.operations.admin.table_definition import MERGE_RULE, creation_options
 from pyhudi.operations.admin.table_settings import parse_table_type
 from pyhudi.operations.commit.results import WriteResult
+from pyhudi.options.read_options import AS_OF
 from pyhudi.options.scope import TABLE_OPTIONS
 from pyhudi.options.supported import SUPPORTED, check_known, parse_options, storable_option
+from pyhudi.options.sync_options import READ_OPTIMIZED_PROPERTY
 from pyhudi.options.table_options import (
     DEFAULT_PREFIX,
     HIVE_STYLE,
@@ -134,7 +137,7 @@ def new_options(
         if column.default is not None:
             parse_literal(column.default, pa.field(column.name, column.type))
             options[DEFAULT_PREFIX + column.name] = column.default
-    for key, value in statement.properties:
+    for key, value in (pair for pair in statement.properties if pair[0] != READ_OPTIMIZED_PROPERTY):
         option = _SPELLING.get(_SHORT.get(key.lower(), key))
         if key.lower() == "path":
             raise InvalidRequest(f"CREATE TABLE {statement.table}: write LOCATION '{value}' instead of property path")
@@ -190,8 +193,7 @@ def create(statement: S.CreateTable, path: str, storage_options: Mapping[str, st
     """Create an empty table. exist_ok: open an existing table if it has the same definition."""
     columns = added_columns(statement)
     if not columns:
-        # Registers a name for an existing table.
-        return Table(path, storage_options)
+        return _name_existing(statement, path, storage_options)
     schema = pa.schema([_field(one) for one in columns])
     return Table.create(
         path,
@@ -203,7 +205,36 @@ def create(statement: S.CreateTable, path: str, storage_options: Mapping[str, st
     )
 
 
-_OF_CALLERS = {key for key, option in SUPPORTED.items() if option.origin == "caller"}
+def _name_existing(statement: S.CreateTable, path: str, storage_options: Mapping[str, str] | None) -> Table:
+    """Open a table for a new name. The table stores options and user properties of the statement.
+
+    Raises:
+        InvalidRequest: A property contradicts the table.
+    """
+    table = Table(path, storage_options)
+    columns = table_columns(path, storage_options)
+    options = new_options(statement, () if columns is None else columns.names, {})
+    stored = {key: str(value) for key, value in options.items() if key.startswith((OPTION_PREFIX, USER_PREFIX))}
+    check_against_table(parse_options({key: value for key, value in options.items() if key not in stored}), table.config)
+    changes = {key.removeprefix(USER_PREFIX): value for key, value in stored.items()}
+    changes = {key: value for key, value in changes.items() if table.config.property(key) != value}
+    if changes:
+        table.set_properties(changes)
+    return table
+
+
+def scan_rows(
+    table: Table, columns: list[str], filter: Filter | None = None, as_of: str | None = None, *, read_optimized: bool
+) -> Scan:
+    """Scan a table for a query by a name, which may be read optimized."""
+    if not read_optimized:
+        return table.scan(columns, filter, as_of=as_of)
+    return table.read_optimized(columns, filter, options=None if as_of is None else {AS_OF.key: as_of})
+
+
+def is_read_optimized(statement: S.CreateTable) -> bool:
+    """Return True if the statement creates a name for read optimized queries, as Hudi's catalog sync does."""
+    return dict(statement.properties).get(READ_OPTIMIZED_PROPERTY, "false").strip().lower() == "true"
 
 
 def check_existing(statement: S.CreateTable, table: Table) -> None:
@@ -211,6 +242,9 @@ def check_existing(statement: S.CreateTable, table: Table) -> None:
     if statement.columns or statement.properties or statement.partitioned_by:
         explicit = parse_options(new_options(statement, [column.name for column in statement.columns], {}))
         check_same_keys(explicit, table.config, table.uri)
+
+
+_OF_CALLERS = {key for key, option in SUPPORTED.items() if option.origin == "caller"}
 
 
 def create_like(
