@@ -14,6 +14,7 @@ from pyhudi.format.json_document import parse_json
 Json = dict[str, Any]
 
 MAX_SCHEMA_DEPTH = 100
+MAX_FIXED_BYTES = 1 << 20
 _MOST_TYPES = 100_000
 """Limit on expanded types. A schema of a few kilobytes can double a named type repeatedly and expand beyond any memory."""
 
@@ -107,6 +108,9 @@ def _resolve_named(node: Json, kind: str, outer: str, names: dict[str, Any], ope
     result.update({key: value for key, value in node.items() if key not in result})
     if kind == "fixed" and (not isinstance(node.get("size"), int) or node["size"] < 0):
         raise CorruptData(f"the fixed type {full} has no size", found=node.get("size"))
+    if kind == "fixed" and node["size"] > MAX_FIXED_BYTES:
+        # A null of such a type takes as much memory as a value.
+        raise Unsupported(f"the fixed type {full} of {node['size']} bytes exceeds the limit of {MAX_FIXED_BYTES} bytes")
     symbols = node.get("symbols")
     if kind == "enum" and not (isinstance(symbols, list) and all(isinstance(symbol, str) for symbol in symbols)):
         raise CorruptData(f"the enum {full} has no symbols", found=symbols)

@@ -271,6 +271,8 @@ class BloomFilter:
         return answer
 
     def _test(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
+        if len(self._rows) > _MAX_TESTED_ROWS:
+            return np.ones(len(keys), np.bool_)
         answer = np.zeros(len(keys), np.bool_)
         for row in self._rows:
             for chunk in _chunks(keys, ordered=True):
@@ -319,6 +321,9 @@ _MAX_BITS: Final = 2**31 - 1
 # The smallest positive double as error rate requires 1,075 hashes. A larger count in a file can only be corruption, and
 # would make each lookup run for minutes.
 _MAX_HASH_COUNT: Final = 1_100
+
+# Each lookup tests every row; a filter of more rows excludes no key, because reading the keys of its file takes less time.
+_MAX_TESTED_ROWS: Final = 4_096
 
 # 16,384 keys of 30 bytes and the working arrays take less than a megabyte. Larger chunks exceed the cache of one core;
 # smaller ones spend their time in calls.

@@ -196,7 +196,7 @@ def _positions(storage: Storage, blocks: Sequence[ValidBlock], base_instant: str
     places = []
     for valid_block, text in zip(blocks, texts, strict=True):
         try:
-            places.append(decode_positions(text))
+            places.append(decode_positions(text, content_bytes=valid_block.block.content_size_bytes))
         except CorruptData as error:
             raise CorruptData(f"the record positions of a block: {error}", offset=valid_block.block.offset).with_path(
                 storage.absolute(valid_block.path)

@@ -23,6 +23,7 @@ from pyhudi.format.avro.readers import Read, node_reader, run_reader
 from pyhudi.format.avro.schema import Schema, parse_schema
 from pyhudi.format.avro.writers import encode_bytes
 from pyhudi.format.byte_cursor import ByteCursor, encode_zigzag
+from pyhudi.format.expansion import expansion_limit
 
 # Single Avro values, without a header.
 #
@@ -72,9 +73,6 @@ MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
 DEFAULT_SYNC: Final = bytes(SYNC_BYTES)
 _SEAL: Final = b"pyhudi"
-MAX_INFLATED_BYTES: Final = 1 << 30
-_MOST_INFLATED_PER_BYTE: Final = 200
-_ALWAYS_INFLATED_BYTES: Final = 16 << 20
 
 DocumentT = TypeVar("DocumentT")
 
@@ -203,8 +201,7 @@ def _read_header(cursor: ByteCursor) -> dict[bytes, bytes]:
 
 def _inflate(block: bytes, offset: int) -> bytes:
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    # Documents deflate to a tenth; a claimed expansion by hundreds is a decompression bomb.
-    limit = min(MAX_INFLATED_BYTES, max(_ALWAYS_INFLATED_BYTES, _MOST_INFLATED_PER_BYTE * len(block)))
+    limit = expansion_limit(len(block))
     try:
         plain = inflater.decompress(block, limit)
     except zlib.error as error:

@@ -92,7 +92,12 @@ def _decode_items(rows: RowCursors, item: Node) -> tuple[Longs, pa.Array]:
     counts = np.zeros(len(rows), np.int64)
     items = _DecodedItems()
     open_rows = np.arange(len(rows))
+    is_first = True
     while len(open_rows):
+        if not is_first and len(open_rows) < _FEW_ROWS:
+            _decode_other_blocks(rows, item, open_rows, counts, items)
+            break
+        is_first = False
         blocks = rows.subset(open_rows)
         sizes = _block_counts(blocks, item.min_bytes)
         rows.advance(open_rows, blocks)
@@ -102,6 +107,25 @@ def _decode_items(rows: RowCursors, item: Node) -> tuple[Longs, pa.Array]:
             _decode_block(rows, item, open_rows, sizes, counts, items)
             counts[open_rows] += sizes
     return counts, items.in_order(counts, item.arrow)
+
+
+def _decode_other_blocks(rows: RowCursors, item: Node, index: Longs, counts: Longs, found: _DecodedItems) -> None:
+    """Decode all further blocks of a few rows: items may be alone in their block."""
+    starts: list[int] = []
+    sizes = np.zeros(len(index), np.int64)
+    for place, row in enumerate(index.tolist()):
+        cursor = ByteCursor(rows.source.octets.data, int(rows.at[row]), int(rows.end[row]), base=rows.source.base - PAD_BYTES)
+        while count := _block_count(cursor):
+            for _ in range(count):
+                starts.append(cursor.offset)
+                item.walk(cursor)
+            sizes[place] += count
+        rows.at[row] = cursor.offset
+    if starts:
+        owners, numbers = flat(sizes)
+        items = RowCursors(rows.source, np.array(starts, np.int64), rows.end[index][owners])
+        found.add(item.decode(items), index[owners], counts[index][owners] + numbers)
+        counts[index] += sizes
 
 
 class _DecodedItems:

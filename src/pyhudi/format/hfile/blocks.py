@@ -91,6 +91,9 @@ def decode_block(window: memoryview, position: int, codec: Codec, *, window_offs
         raise CorruptData("invalid size of an HFile block", offset=offset, expected=len(window) - position, found=size_bytes)
     if not HEADER_BYTES <= data_end <= size_bytes:
         raise CorruptData("invalid end of an HFile block's data", offset=offset, expected=size_bytes, found=data_end)
+    if checksum_type and bytes_per_checksum < HEADER_BYTES:
+        # HBase writes no such blocks, and each checksum takes a call.
+        raise CorruptData("invalid checksum chunk size of an HFile block", offset=offset, found=bytes_per_checksum)
     # A larger expansion than the codec allows is a decompression bomb.
     most_bytes = min(MAX_BLOCK_BYTES, max(_ALWAYS_INFLATED_BYTES, max_plain_bytes(codec, stored_bytes)))
     if not 0 <= plain_bytes <= most_bytes:

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.format.expansion import expansion_limit
 from pyhudi.format.hfile.blocks import BlockKind, decode_block, expect_block
 from pyhudi.format.hfile.cells import decode_cells
 from pyhudi.format.hfile.file_info import MAX_VERSION_NUMBER, decode_file_info
@@ -50,6 +51,8 @@ _MAX_READ_BYTES = 8 << 20
 # Reading across a gap of this size costs less than another request, also on object stores.
 _MAX_GAP_BYTES = 64 << 10
 _BATCH_BYTES = 4 << 20
+# Uncompressed size of a file that is decoded at once.
+_MAX_SMALL_FILE_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,11 +268,15 @@ def read_data_blocks(data: bytes | memoryview) -> tuple[list[memoryview], int]:
     position, last = trailer.first_data_block_offset, trailer.last_data_block_offset
     body = view[: trailer.load_on_open_offset]
     blocks: list[memoryview] = []
+    limit = remaining_bytes = max(_MAX_SMALL_FILE_BYTES, expansion_limit(len(view)))
     while position is not None and last is not None and position <= last:
         # With several index levels, leaf index blocks are between data blocks.
         block = decode_block(body, position, trailer.codec)
         if block.kind is BlockKind.DATA:
             blocks.append(block.data)
+            remaining_bytes -= len(block.data)
+            if remaining_bytes < 0:
+                raise CorruptData("the blocks of an HFile expand too much", offset=position, expected=limit)
         position += block.size_bytes
     return blocks, trailer.entry_count
 

@@ -308,7 +308,7 @@ def scan_blocks(read_range: ReadRange, size_bytes: int, *, skip_checks: bool = F
             raise CorruptData("no log block begins here", offset=offset, expected=MAGIC, found=magic)
         reason = None if skip_checks else _torn(window, offset)
         if reason is not None:
-            end = _next_magic(read_range, offset + len(MAGIC), size_bytes)
+            end = _next_magic(window, offset + len(MAGIC))
             yield CorruptBlock(offset, end - offset, reason)
             offset = end
             continue
@@ -345,6 +345,7 @@ _MIN_SIZE: Final = 4 + 4 + 4 + 8 + 4 + 8
 # many bytes.
 _WINDOW_BYTES: Final = 32 * 1024
 _SEARCH_BYTES: Final = 1024 * 1024
+_FIRST_SEARCH_BYTES: Final = 64
 
 
 class _Window:
@@ -395,16 +396,19 @@ def _torn(window: _Window, offset: int) -> str | None:
     return None
 
 
-def _next_magic(read_range: ReadRange, offset: int, size_bytes: int) -> int:
+def _next_magic(window: _Window, offset: int) -> int:
     """Return the offset of the first magic at or after `offset`; the end of the file if there is none."""
-    while size_bytes - offset >= len(MAGIC):
-        size = min(_SEARCH_BYTES, size_bytes - offset)
-        position = _read(read_range, offset, size).find(MAGIC)
+    # The first reads are small, because a corrupt file may have a magic every few bytes.
+    size = _FIRST_SEARCH_BYTES
+    while window.size_bytes - offset >= len(MAGIC):
+        size = min(size, window.size_bytes - offset)
+        position = window.get(offset, size).find(MAGIC)
         if position >= 0:
             return offset + position
         # The magic may span the border of two windows.
         offset += size - (len(MAGIC) - 1)
-    return size_bytes
+        size = min(8 * size, _SEARCH_BYTES)
+    return window.size_bytes
 
 
 def _decode_block(window: _Window, offset: int, *, skip_checks: bool) -> tuple[LogBlock, str | None]:

@@ -26,6 +26,7 @@ import pyarrow as pa
 from pyhudi.errors import Unsupported
 from pyhudi.format.avro_wrappers import Wrapper, mixed_values
 from pyhudi.format.byte_cursor import ByteCursor
+from pyhudi.format.expansion import expansion_limit
 
 Ordering: TypeAlias = tuple[Wrapper, Any]
 
@@ -86,12 +87,14 @@ _DIGITS: Final = 30
 class _Reader:
     """State of one stream: names of classes and objects, by their numbers."""
 
-    __slots__ = ("cursor", "names", "objects")
+    __slots__ = ("cursor", "names", "objects", "remaining_bytes")
 
     def __init__(self, cursor: ByteCursor) -> None:
         self.cursor = cursor
         self.names: list[str] = []
         self.objects: list[str | None] = []
+        # A reference of one byte repeats a text of any size.
+        self.remaining_bytes = expansion_limit(cursor.remaining)
 
     def read_class(self) -> str | int | None:
         """Read the next class: its name, its registered number, or None for a null."""
@@ -135,7 +138,11 @@ class _Reader:
             return text
         if mark - 2 >= len(self.objects) or self.objects[mark - 2] is None:
             raise self.cursor.corrupt("reference to an undefined text", found=mark - 2)
-        return self.objects[mark - 2]
+        repeated = self.objects[mark - 2] or ""
+        self.remaining_bytes -= len(repeated)
+        if self.remaining_bytes < 0:
+            raise self.cursor.corrupt("the texts of a delete block expand too much", found=len(repeated))
+        return repeated
 
     def ordering(self) -> Ordering:
         """Read an ordering value, with the wrapper branch that newer blocks use for it."""

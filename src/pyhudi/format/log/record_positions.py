@@ -50,12 +50,13 @@ def encode_positions(positions: Positions) -> str:
     return base64.b64encode(BitMap64(positions.astype(np.uint64)).serialize()).decode("ascii")
 
 
-def decode_positions(text: str, record_count: int | None = None) -> Positions:
+def decode_positions(text: str, record_count: int | None = None, *, content_bytes: int = MAX_POSITIONS) -> Positions:
     """Return the positions in a header, ascending.
 
     Args:
         text: The header value.
         record_count: Number of records in the block, if known; another number of positions is corruption.
+        content_bytes: Size of the block's content, which bounds how many records it can have.
 
     Raises:
         CorruptData: The text is not a valid bitmap.
@@ -65,6 +66,7 @@ def decode_positions(text: str, record_count: int | None = None) -> Positions:
     except (binascii.Error, ValueError) as error:
         raise CorruptData(f"record positions are not base64: {error}") from error
     cursor = ByteCursor(data)
+    capacity = min(MAX_POSITIONS, max(_ALWAYS_ALLOWED, _MOST_PER_BYTE * content_bytes))
     buckets = int.from_bytes(cursor.read(8), "little")
     if buckets > cursor.remaining // _MIN_BUCKET:
         raise cursor.corrupt("invalid number of buckets", found=buckets)
@@ -76,7 +78,7 @@ def decode_positions(text: str, record_count: int | None = None) -> Positions:
         if not last_high < high < 1 << 31:
             raise cursor.corrupt("buckets of positions do not ascend", found=high)
         last_high = high
-        count += _decode_bucket(cursor, high << 32, parts, MAX_POSITIONS - count)
+        count += _decode_bucket(cursor, high << 32, parts, capacity - count)
     cursor.expect_end("a bitmap of record positions")
     if record_count is not None and count != record_count:
         raise CorruptData(
@@ -86,6 +88,9 @@ def decode_positions(text: str, record_count: int | None = None) -> Positions:
 
 
 _MIN_BUCKET: Final = 4 + 4
+_ALWAYS_ALLOWED: Final = 1 << 20
+# A record of a Parquet block may take less than one bit of each column.
+_MOST_PER_BYTE: Final = 64
 _NO_RUNS: Final = 0x303A
 _RUNS: Final = 0x303B
 _NO_OFFSETS_BELOW: Final = 4

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Unsupported
 from pyhudi.format.byte_cursor import ByteCursor
+from pyhudi.format.expansion import expansion_limit
 from pyhudi.format.protobuf import decode_fields, encode_bytes, encode_number
 
 MAGIC: Final = b"ORC"
@@ -110,7 +111,7 @@ def writer_zone(source: pa.NativeFile, tail: Tail) -> str:
         footer = _plain(source.read(stripe.footer_bytes), tail)
         for number, value in decode_fields(ByteCursor(footer)):
             if number == _WRITER_ZONE and isinstance(value, memoryview):
-                return bytes(value).decode() or "UTC"
+                return ByteCursor(value).text(len(value)) or "UTC"
     return "UTC"
 
 
@@ -161,20 +162,27 @@ def _plain(data: bytes, tail: Tail) -> bytes:
         return data
     parts = []
     cursor = ByteCursor(data, base=tail.offset)
+    remaining_bytes = expansion_limit(len(data))
     while cursor.remaining:
         header = int.from_bytes(cursor.read(_CHUNK_HEADER), "little")
         chunk = bytes(cursor.read(header >> 1))
         parts.append(chunk if header & 1 else _decompressed(chunk, tail))
+        remaining_bytes -= len(parts[-1])
+        if remaining_bytes < 0:
+            raise cursor.corrupt("an ORC footer expands too much", expected=expansion_limit(len(data)))
     return b"".join(parts)
 
 
 def _decompressed(chunk: bytes, tail: Tail) -> bytes:
     kind, most = tail.compression, tail.block_size
+    if not 0 < most <= _MOST_CHUNK + 1:
+        raise CorruptData("invalid size of an ORC compression block", offset=tail.offset, expected=_MOST_CHUNK + 1, found=most)
     if kind in _REFUSED:
         raise Unsupported(f"ORC compression {_REFUSED[kind]} is not supported: write the files with ZLIB, ZSTD or SNAPPY")
     try:
         if kind == _ZLIB:
-            return zlib.decompressobj(-15).decompress(chunk, most)
+            # One byte more detects a longer stream.
+            return _within(zlib.decompressobj(-15).decompress(chunk, most + 1), tail)
         if kind == _SNAPPY:
             size = ByteCursor(chunk).varint()
             if size <= most:
@@ -182,7 +190,13 @@ def _decompressed(chunk: bytes, tail: Tail) -> bytes:
         if kind == _ZSTD:
             # Arrow's type stubs do not declare this class.
             arrow: Any = pa
-            return bytes(arrow.CompressedInputStream(pa.BufferReader(chunk), "zstd").read(most))
+            return _within(bytes(arrow.CompressedInputStream(pa.BufferReader(chunk), "zstd").read(most + 1)), tail)
     except (zlib.error, pa.ArrowInvalid, OSError) as error:
         raise CorruptData(f"invalid chunk of an ORC file: {error}", offset=tail.offset) from error
     raise CorruptData("unknown compression of an ORC file", offset=tail.offset, found=kind)
+
+
+def _within(chunk: bytes, tail: Tail) -> bytes:
+    if len(chunk) > tail.block_size:
+        raise CorruptData("a chunk of an ORC file exceeds its block size", offset=tail.offset, expected=tail.block_size)
+    return chunk

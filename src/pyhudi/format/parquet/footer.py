@@ -257,6 +257,8 @@ _MAX_CONVERTED = 21
 # Brotli (16 MiB of a few), LZ4 (255), Zstandard (128 KiB of 4), LZ4 raw.
 _MAX_DECOMPRESSION_RATIOS = (64, 64, 1 << 11, 1 << 11, 1 << 23, 1 << 9, 1 << 16, 1 << 9)
 _SMALL = 1 << 20
+# Arrow calls itself for each level.
+_MAX_SCHEMA_DEPTH = 100
 
 _Struct = dict[str, Any]
 
@@ -444,6 +446,7 @@ def _leaves(walk: _StructReader, schema: Sequence[_Struct]) -> list[_SchemaLeaf]
             if remaining > 1:
                 opened.append((remaining - 1, above, repeated, defined))
             path = [*above, name]
+            walk.expect(len(path) <= _MAX_SCHEMA_DEPTH, "a schema nested too deeply", expected=_MAX_SCHEMA_DEPTH)
             repeated += repetition == _REPEATED
             defined += repetition != _REQUIRED
         if place and type_ is not None:
