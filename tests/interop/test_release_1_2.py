@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyhudi import Table
+from pyhudi import InvalidRequest, Table
 from pyhudi.format.instants import Action
 from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.interop.pair import make
 from tests.support.hudi_pair_of_version import KINDS_AND_VERSIONS, PairOfVersion
+from tests.support.properties import edit_properties
 from tests.support.rows import assert_same_rows, without_meta
 
 BY_RECORD_INDEX: dict[str, Any] = {"hoodie.index.type": "RECORD_INDEX"}
@@ -233,3 +234,17 @@ def test_release_1_2_runs_a_plan_from_commits_that_its_own_planner_cannot_make(
     pair.ours("upsert", make(range(3), 2), check=False, **{**RETAINED, "hoodie.prewrite.cleaner.policy": "CLEAN"})
     pair.theirs("upsert", make(range(2, 20), 3))
     pair.checked()
+
+
+def test_sql_uses_the_lock_that_the_properties_configure(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    newest_hudi.sql(f"CREATE TABLE locked (id INT) USING hudi LOCATION '{path}' TBLPROPERTIES (primaryKey = 'id')")
+    newest_hudi.sql("INSERT INTO locked VALUES (1)")
+    lock = {"hoodie.write.lock.provider": "com.example.Lock", "hoodie.write.concurrency.mode": "optimistic_concurrency_control"}
+    edit_properties(path, lock)
+    newest_hudi.sql(f"CREATE TABLE opened USING hudi LOCATION '{path}'")
+    with pytest.raises(HudiFailure, match=r"ClassNotFoundException: com\.example\.Lock"):
+        newest_hudi.sql("INSERT INTO opened VALUES (2)")
+    with pytest.raises(InvalidRequest, match=r"stores the lock of its writers .*com\.example\.Lock"):
+        Table(path).insert({"id": [2]})
+    assert Table(path).count() == 1

@@ -221,6 +221,19 @@ def test_a_stored_lock_refuses_writes_and_allows_reads(path: str, stored_options
     assert table.count() == hp.sql(f"SELECT * FROM hudi.`{path}`").num_rows == 1
 
 
+def test_a_lock_that_writers_of_hudi_take_from_the_properties_is_a_stored_lock(path: str, tmp_path: Path) -> None:
+    lock = {key: value.replace("{folder}", str(tmp_path)) for key, value in FILE_LOCK.items()}
+    edit_properties(path, lock)
+    with (
+        pytest.warns(UserWarning, match=r"not used: hoodie\.write\.lock\.filesystem\.path, hoodie\.write\.lock\.provider"),
+        pytest.raises(hp.InvalidRequest, match=r"stores the lock of its writers .*FileSystemBasedLockProvider"),
+    ):
+        hp.Table(path).insert({"id": [2]})
+    for table in (hp.Table(path, trusted=True), hp.Table(path, options=lock)):
+        table.insert({"id": [2]})
+    assert (tmp_path / "locks").exists()
+
+
 OTHER = LOCKS + "StorageBasedLockProvider"
 
 

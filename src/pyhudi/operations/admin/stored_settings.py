@@ -1,6 +1,7 @@
 """Settings that `hoodie.properties` stores for writers of PyHudi, under keys that Hudi keeps and ignores.
 
     pyhudi.table.options.<option>     an option of reads, writes or services; options of a call or session override it
+    hoodie.write.lock.*               the lock, as writers of Hudi 1.2 use it
     pyhudi.table.defaults.<column>    the default of a column, a literal as in SQL
     pyhudi.table.constraints.<name>   a condition that every written row has to satisfy, see `constraints`
     pyhudi.table.properties.<key>     at creation: a user property, stored as <key>
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, HudiError, InvalidRequest
 from pyhudi.options.declaration import REGISTRY, Options
+from pyhudi.options.lock_options import LOCK_LOCATION
 from pyhudi.options.supported import parse_stored_option, warn_caller
 from pyhudi.options.table_options import (
     CONSTRAINT_PREFIX,
@@ -52,8 +54,14 @@ class StoredOptions:
 
 
 def stored_options(config: TableConfig) -> dict[str, str]:
-    """Return the options that the table stores, by canonical name."""
-    return _with_prefix(config, OPTION_PREFIX)
+    """Return the options that the table stores, by canonical name.
+
+    That includes properties which configure the lock of Hudi's writers: SQL of Hudi 1.2 uses them, although no release stores
+    them by itself.
+    """
+    properties = dict(config.properties)
+    locks = {option.key: properties[option.key] for option in LOCK_LOCATION if option.key in properties}
+    return {**locks, **_with_prefix(config, OPTION_PREFIX)}
 
 
 def resolve_stored_options(options: Options, config: TableConfig, uri: str) -> StoredOptions:
