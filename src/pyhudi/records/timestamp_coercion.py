@@ -87,8 +87,9 @@ def check_literal_nanoseconds(value: object, column: str) -> None:
     if isinstance(value, pa.Scalar):
         is_finer = pa.types.is_timestamp(value.type) and value.type.unit == "ns" and value.is_valid and bool(value.value % 1000)
     else:
-        # pandas.Timestamp has the rest in a field of its own.
-        is_finer = bool(getattr(value, "nanosecond", 0))
+        # pandas.Timestamp has the rest in a field of its own; a Column of Spark returns another Column for any name.
+        rest = getattr(value, "nanosecond", 0)
+        is_finer = isinstance(rest, int) and rest != 0
     if is_finer:
         raise InvalidRequest(
             f"column {column!r}: {value!s} is not a whole number of microseconds, which Hudi stores: round the value, or set "
