@@ -684,3 +684,19 @@ def test_python_dictionaries_are_maps_where_the_table_has_maps(spark: SparkSessi
     hs.write(({"id": number, "m": {"g": number}} for number in (5,)), path, mode="append")
     found = hs.read(spark, path).select("id", "m").collect()
     assert sorted(map(tuple, found)) == [(1, {"a": 1}), (2, {"z": 2}), (3, {}), (4, {"p": 4}), (5, {"g": 5})]
+
+
+def test_text_that_is_not_utf8_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table, distributed = Table.create(tmp_path / "t", record_key="id"), {"pyhudi.spark.driver.batch.bytes": 0}
+    text = "CAST(X'FFFE' AS STRING)"
+    for query in (
+        f"SELECT 'a' AS id, {text} AS v",
+        f"SELECT {text} AS id, 'x' AS v",
+        f"SELECT 'a' AS id, map('k', array(named_struct('x', {text}))) AS v",
+    ):
+        with pytest.raises(InvalidRequest, match=r"column '(v|id)'.* not UTF-8"):
+            hs.write(spark.sql(query), table.uri, "append", distributed)
+    hs.write(spark.sql("SELECT 'a' AS id, map('k', array(named_struct('x', 'ä'))) AS v"), table.uri, "append", distributed)
+    with pytest.raises(InvalidRequest, match="not UTF-8"):
+        table.delete(spark.sql(f"SELECT {text} AS id"), options=distributed)
+    assert table.scan().count() == 1

@@ -405,7 +405,24 @@ def _array_range(array: pa.Array) -> ColumnRange:
     if pa.types.is_floating(array.type):
         return _float_range(array, counts)
     bounds = pc.min_max(array)
-    return replace(counts, min=stored_value(bounds["min"]), max=stored_value(bounds["max"]))
+    try:
+        return replace(counts, min=stored_value(bounds["min"]), max=stored_value(bounds["max"]))
+    except UnicodeDecodeError:
+        # Files of Hudi can hold other bytes as text.
+        low, high = (bounds[end].cast(pa.binary()).as_py() for end in ("min", "max"))
+        return replace(counts, min=_valid_start(low), max=_LAST_TEXT if _valid_start(high).encode() != high else high.decode())
+
+
+_LAST_TEXT = "\U0010ffff"
+"""Upper bound of text with bytes that are not UTF-8: no text of one character is larger."""
+
+
+def _valid_start(text: bytes) -> str:
+    """Return the start of a text before the first byte that is not UTF-8, which is not larger than the text."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        return text[: error.start].decode()
 
 
 def _float_range(array: pa.Array, counts: ColumnRange) -> ColumnRange:

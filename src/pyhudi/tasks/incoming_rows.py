@@ -37,6 +37,7 @@ from pyhudi.records.schema_cast import conform, conform_table, refuse_rounding, 
 from pyhudi.records.schema_evolution import typed_nulls
 from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds
 from pyhudi.records.type_normalization import normalize_types
+from pyhudi.records.utf8_checks import check_utf8
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks.engine_protocol import PrepareRequest, TagRequest
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN, as_batch, with_column
@@ -60,8 +61,8 @@ def incoming_schema(request: PrepareRequest) -> pa.Schema:
 def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: int = 0, task_partition: int = 0) -> pa.Table:
     """Prepare one batch of the caller's rows.  first_row, task_partition: for auto-generated keys.
 
-    Raises InvalidRequest for a null or empty key, for a null value in a required ordering field, and for values that do
-    not fit the table's columns.
+    Raises InvalidRequest for a null or empty key, for a null value in a required ordering field, for text that is not
+    UTF-8, and for values that do not fit the table's columns.
     """
     if request.keys_only:
         return _key_rows(request, batch)
@@ -70,6 +71,7 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     if not request.truncate_nanoseconds:
         check_no_truncated_nanoseconds(given)
     rows = conform(given, request.input_schema)
+    check_utf8(rows)
     _check_blobs(rows)
     paths = partition_paths(request.keys, rows)
     if request.keys.generates_keys:
@@ -208,6 +210,7 @@ def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:
             check_no_truncated_nanoseconds(batch)
         # The layouts that a caller may have them in have no text, or one of their own.
         batch = conform(batch, normalize_types(key_columns(batch.schema, request)))
+        check_utf8(batch)
         keys = record_keys(request.keys, batch)
         if all(name.split(".")[0] in batch.schema.names for name in partition_columns(request.keys)):
             paths = partition_paths(request.keys, batch)

@@ -17,6 +17,7 @@ from pyhudi.engines.spark.worker_tasks import ORDER, prepared, task_token
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from pyhudi.records.java_strings import is_string_like
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.records.schema_cast import NULL_REMEDY, same_type
@@ -89,7 +90,8 @@ def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequ
             if field.name not in nulls and not normalized and not _safe_cast(raw.type, field.type):
                 return None
             value = _cast(name, spark.dataType)
-        elif not why:
+        value = _checked_text(value, name, raw)
+        if not why and value == name:
             data.append(name)
             continue
         if why:
@@ -115,6 +117,34 @@ def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequ
     return cast.select(
         key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quote_spark_name, request.data_schema.names), *marked
     )
+
+
+NOT_UTF8 = "column {!r} has text that is not UTF-8 in a row: decode it with its encoding, or store the bytes in a binary column"
+
+
+def _checked_text(value: str, name: str, field: pa.Field) -> str:
+    """SQL of a value that fails if text in the input column `name` is not UTF-8."""
+    is_text = _is_utf8(name, field.type)
+    return value if is_text is None else raise_if(value, f"NOT ({is_text})", NOT_UTF8.format(field.name))
+
+
+def _is_utf8(value: str, type_: pa.DataType, depth: int = 0) -> str | None:
+    """SQL that is false if text in a value has other bytes; None if the type has no text."""
+    types, item = pa.types, f"item_{depth}"
+    if is_string_like(type_):
+        return f"is_valid_utf8({value})"
+    if types.is_struct(type_):
+        parts = [_is_utf8(f"{value}.{quote_name(child.name)}", child.type, depth) for child in type_]
+        known = [part for part in parts if part is not None]
+        return None if not known else " AND ".join(f"coalesce({part}, true)" for part in known)
+    if types.is_list(type_):
+        inner = _is_utf8(item, type_.value_type, depth + 1)
+        return None if inner is None else f"forall({value}, {item} -> coalesce({inner}, true))"
+    if types.is_map(type_):
+        keys = _is_utf8(f"map_keys({value})", pa.list_(type_.key_type), depth)
+        values = _is_utf8(f"map_values({value})", pa.list_(type_.item_type), depth)
+        return " AND ".join(f"coalesce({part}, true)" for part in (keys, values) if part is not None) or None
+    return None
 
 
 def _null_column(field: pa.Field, kind: T.DataType) -> Column | str:
@@ -163,6 +193,8 @@ def _key_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequest
             key_columns(pa.schema([field for field in input_schema if field.name not in META_COLUMNS]), request)
         )
         key = key_column(request.keys, columns)
+        why = F.raise_error(F.lit(REFUSAL + NOT_UTF8.format(RECORD_KEY)))
+        key = F.when(~F.is_valid_utf8(key.cast("string")), why).otherwise(key)
         named = all(name.split(".")[0] in input_schema.names for name in partition_columns(request.keys))
         path = path_column(request.keys, columns) if named else F.lit(PLACEHOLDER_PARTITION)
     return frame.select(

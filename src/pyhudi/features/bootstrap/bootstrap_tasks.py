@@ -31,6 +31,7 @@ from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
+from pyhudi.records.utf8_checks import check_utf8
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.storage.markers import Markers
@@ -131,6 +132,7 @@ def _keyed_rows(spec: WriterSpec, task: BootstrapTask, needed: pa.Schema) -> Ite
             continue
         batch = as_batch(rows)
         try:
+            check_utf8(batch)
             keys, paths = record_keys(spec.keys, batch), partition_paths(spec.keys, batch)
         except InvalidRequest as error:
             raise InvalidRequest(f"{task.source.uri} cannot be bootstrapped: {error}") from error

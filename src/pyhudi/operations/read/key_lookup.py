@@ -28,6 +28,7 @@ from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.key_values import check_key_argument
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.schema_cast import conform
+from pyhudi.records.utf8_checks import check_utf8
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.snapshot_cache import SnapshotCache
 from pyhudi.table.table_context import TableContext
@@ -119,6 +120,7 @@ def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: pa.Schema, *, has_
     batches = [conform(batch, key_schema) for batch in rows.select(heads).combine_chunks().to_batches()]
     parts: list[Expr] = []
     for batch in batches:
+        check_utf8(batch)
         texts = record_keys(spec, batch)
         for place, chosen in _by_partition(batch, places):
             by_key = _by_key(spec, batch.take(chosen), texts.take(chosen), has_meta_columns=has_meta_columns)

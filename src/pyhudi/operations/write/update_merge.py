@@ -51,6 +51,7 @@ from pyhudi.records.schema_cast import conform_table
 from pyhudi.records.schema_evolution import SchemaMode, evolve, typed_nulls
 from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds, with_zones
 from pyhudi.records.type_normalization import normalize_types
+from pyhudi.records.utf8_checks import check_utf8
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
@@ -470,7 +471,10 @@ def _canonical(source: pa.Table, table: pa.Schema, config: TableConfig, settings
     if not settings.truncates_nanoseconds:
         check_no_truncated_nanoseconds(source)
     typed = typed_nulls(with_zones(source.schema, table, zone_mode(settings.without_zone, config.version)), table)
-    return conform_table(source, normalize_types(typed)).combine_chunks()
+    canonical = conform_table(source, normalize_types(typed)).combine_chunks()
+    for batch in canonical.to_batches():
+        check_utf8(batch)
+    return canonical
 
 
 def _join_keys(source: pa.Table, table: pa.Schema, on: Sequence[str]) -> pa.Table:
