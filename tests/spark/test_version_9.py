@@ -12,6 +12,7 @@ from pyhudi import Table
 from pyhudi import spark as hs
 from pyhudi.errors import InvalidRequest
 from tests.support.golden_tables import golden_cases, open_golden
+from tests.support.old_timestamps import COLUMNS, TIMES, found, old_table, wanted
 from tests.support.rows import assert_same_rows
 
 if TYPE_CHECKING:
@@ -54,3 +55,13 @@ def test_enums_and_milliseconds_are_written_on_spark(spark: SparkSession, tmp_pa
     assert_same_rows(Table(path).scan().to_arrow(), before)
     with pytest.raises(InvalidRequest, match="is 'PINK', which is not a symbol"):
         write(before.slice(0, 1).set_column(2, "colour", pa.array(["PINK"])), "upsert")
+
+
+def test_times_of_older_releases_are_read_in_the_declared_unit(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's own scan would show them a thousand times too small, or fail."""
+    path = str(old_table(tmp_path, monkeypatch, is_upgraded=True))
+    assert found(hs.read(spark, path, columns=COLUMNS).toArrow()) == wanted()
+    later = hs.read(spark, path, columns=COLUMNS, filter=[("seen", ">", TIMES["b"])])
+    assert found(later.toArrow()) == wanted("cd")

@@ -34,6 +34,7 @@ from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.names import is_orc
 from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.format.parquet.parquet_file import read_footer
+from pyhudi.format.timestamp_units import has_wrong_unit
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.partition_pruning import partition_values_from_path
@@ -387,7 +388,8 @@ class _ArrowFiles:
         assert self._spec is not None, "only files that Arrow can read are checked"
         place = file_schema.get_field_index(name)
         if place >= 0:
-            return name not in self._spec.path_columns and file_schema.field(place).type == self._schema.field(name).type
+            stored, field = file_schema.field(place), self._schema.field(name)
+            return name not in self._spec.path_columns and stored.type == field.type and not has_wrong_unit(stored, field)
         return name in self._spec.path_columns or name not in path_valued_columns(self._spec.keys)
 
 

@@ -38,6 +38,8 @@ ARROW_TYPES: tuple[tuple[pa.DataType, str], ...] = (
     (pa.string(), "string"),
     (pa.binary(), "bytes"),
 )
+UNIT, MILLIS = b"unit", b"millis"
+"""Metadata entry of a field that holds timestamps which the table's files count in milliseconds."""
 UNSUPPORTED = b"unsupported"
 """Metadata key of a field whose values are not decoded: the reason. Its Arrow type is that of the stored bytes."""
 _AVRO_PRIMITIVES = {name: type_ for type_, name in ARROW_TYPES}
@@ -60,8 +62,9 @@ def avro_to_arrow(text: str) -> pa.Schema:
     A union with null, in either order, is a nullable field; T alone is a non-nullable one. An enum becomes string, a
     uuid string, a vector a fixed size list, a millisecond timestamp microseconds, a local timestamp one without a zone,
     a time time32 or time64, fixed bytes fixed_size_binary, an array's item `element`. A doc becomes the field's
-    metadata entry `comment`, a type of Hudi 1.2 the entry `hudi_type`. The default of a non-nullable field becomes the
-    entry `default` (see `column_default`). A column with a logical type whose values PyHudi does not decode has the
+    metadata entry `comment`, a type of Hudi 1.2 the entry `hudi_type`, and a unit of milliseconds the entry `unit`. The
+    default of a non-nullable field becomes the entry
+    `default` (see `column_default`). A column with a logical type whose values PyHudi does not decode has the
     type of the stored bytes, and fails `check_supported`.
 
     Specification: docs/formats/base-file.md, "Types".
@@ -109,16 +112,28 @@ def arrow_field(field: Json) -> pa.Field:
     except Unsupported as error:
         raise Unsupported(f"column {field['name']!r}: {error.args[0]}") from error
     doc = field.get("doc")
-    metadata: dict[bytes, str] = {COMMENT: doc} if isinstance(doc, str) and doc else {}
+    metadata: dict[bytes, bytes] = {COMMENT: doc.encode()} if isinstance(doc, str) and doc else {}
+    metadata.update(_unit(field["type"]) or {})
     reason = None if is_vector(type_) else _unsupported_reason(field["type"])
     if reason is not None:
-        metadata[UNSUPPORTED] = reason
+        metadata[UNSUPPORTED] = reason.encode()
     name = hudi_type_name(type_) if is_vector(type_) else _record_name(field["type"])
     if name is not None:
-        metadata[HUDI_TYPE] = name
+        metadata[HUDI_TYPE] = name.encode()
     if not nullable and field.get("default") is not None:
-        metadata[DEFAULT] = json.dumps(_in_microseconds(field["default"], field["type"]))
+        metadata[DEFAULT] = json.dumps(_in_microseconds(field["default"], field["type"])).encode()
     return pa.field(field["name"], type_, nullable, metadata=metadata or None)
+
+
+def _unit(node: Any) -> dict[bytes, bytes] | None:
+    """Return the metadata entry of timestamps in milliseconds; None for other types."""
+    if isinstance(node, list):
+        node = next((branch for branch in node if branch != "null"), None)
+    return {UNIT: MILLIS} if _is_millis(node) else None
+
+
+def _is_millis(node: Any) -> bool:
+    return isinstance(node, dict) and str(node.get("logicalType")).endswith("timestamp-millis") and node["type"] == "long"
 
 
 def _record_name(node: Any) -> str | None:
@@ -194,8 +209,7 @@ def column_default(field: pa.Field) -> pa.Scalar | None:
 
 
 def _in_microseconds(default: Any, node: Any) -> Any:
-    millis = isinstance(node, dict) and str(node.get("logicalType")).endswith("timestamp-millis")
-    return default * 1000 if millis and isinstance(default, int) else default
+    return default * 1000 if _is_millis(node) and isinstance(default, int) else default
 
 
 _NOT_PLAIN = ("vector", "blob", "variant")
@@ -220,10 +234,11 @@ def arrow_type(node: Any) -> tuple[pa.DataType, bool]:
         return pa.struct(record_fields(node)), False
     if kind == "array":
         type_, nullable = arrow_type(node["items"])
-        return pa.list_(pa.field("element", type_, nullable)), False
+        return pa.list_(pa.field("element", type_, nullable, metadata=_unit(node["items"]))), False
     if kind == "map":
         type_, nullable = arrow_type(node["values"])
-        return pa.map_(pa.field("key", pa.string(), False), pa.field("value", type_, nullable)), False
+        item = pa.field("value", type_, nullable, metadata=_unit(node["values"]))
+        return pa.map_(pa.field("key", pa.string(), False), item), False
     if kind == "enum":
         return pa.string(), False
     if logical == "vector" and (vector := vector_from_avro(node)) is not None:

@@ -36,9 +36,9 @@ from pyhudi.records.column_statistics import ColumnRange, RangeCollector
 from pyhudi.records.dotted_columns import column_at
 from pyhudi.records.java_strings import value_text
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.schema_cast import conform, conform_table
-from pyhudi.records.schema_on_read.column_ids import ColumnIds, by_ids, names_in_file
+from pyhudi.records.schema_on_read.column_ids import ColumnIds, names_in_file
 from pyhudi.records.sql_functions import IndexExpression, filter_texts
+from pyhudi.records.stored_rows import in_table_columns
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.bootstrap_sources import BootstrapSources
@@ -243,9 +243,7 @@ def log_batches(
         names = [name for name in avro_to_arrow(text).names if name in stored_names]
         try:
             for batch in decode_content(entry.block.kind, text, content, names, hfile_entries, RECORD_KEY):
-                if positions is not None and names:
-                    batch = as_batch(by_ids(pa.Table.from_batches([batch]), positions, schema))
-                yield conform(batch, schema)
+                yield as_batch(in_table_columns(pa.Table.from_batches([batch]), positions if names else None, schema))
         except CorruptData as error:
             raise error.with_path(storage.absolute(path)) from error
 
@@ -322,7 +320,7 @@ def _base_batches(storage: Storage, path: str, schema: pa.Schema) -> Iterator[pa
         for group in range(file.metadata.num_row_groups):
             if columns:
                 rows = file.read_row_group(group, columns=columns, use_threads=False)
-                yield as_batch(conform_table(rows, schema))
+                yield as_batch(in_table_columns(rows, None, schema))
             else:
                 count = file.metadata.row_group(group).num_rows
                 yield pa.RecordBatch.from_arrays([pa.nulls(count, field.type) for field in schema], schema=schema)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.format.avro_to_arrow import column_default
+from pyhudi.format.timestamp_units import has_wrong_unit
 from pyhudi.records.schema_cast import has_required_part, same_type
 from pyhudi.records.schema_on_read.column_ids import ColumnOrigin
 
@@ -152,8 +153,8 @@ def _native_column(
     if origin.name not in stored.plain or origin.below is not None:
         return None
     source = stored.schema.field(origin.name)
-    if source.nullable and not field.nullable:
-        # PyHudi's reader refuses nulls in it.
+    if (source.nullable and not field.nullable) or has_wrong_unit(source, field):
+        # PyHudi's reader refuses nulls in it, and reads times of older releases in the declared unit.
         return None
     if source.type == field.type or (same_type(source.type, field.type) and not has_required_part(field.with_nullable(True))):
         return NativeColumn(field, origin.name)

@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, Internal
+from pyhudi.format.timestamp_units import declared_bounds, has_wrong_unit
 from pyhudi.records.dotted_columns import column_at, field_at
 from pyhudi.records.java_strings import is_binary_like, is_string_like, timestamp_micros
 
@@ -320,11 +321,11 @@ def footer_ranges(
         index = leaves.get(name)
         if index is None:
             continue
-        type_ = field_at(schema, name).type
+        field = field_at(schema, name)
         leaf = metadata.schema.column(index)
         groups = range(metadata.num_row_groups) if row_groups is None else row_groups
         chunks = [metadata.row_group(group).column(index) for group in groups]
-        result[name] = widen_zeros(merge_ranges(_chunk_range(chunk, leaf, type_) for chunk in chunks))
+        result[name] = widen_zeros(merge_ranges(_chunk_range(chunk, leaf, field) for chunk in chunks))
         if not chunks:
             result[name] = NO_VALUES
     return result
@@ -336,22 +337,23 @@ def has_page_bounds(type_: pa.DataType) -> bool:
     return types.is_signed_integer(type_) or types.is_date(type_) or types.is_timestamp(type_) or types.is_string(type_)
 
 
-def page_range(least: Any, greatest: Any, leaf: Any, type_: pa.DataType) -> ColumnRange | None:
+def page_range(least: Any, greatest: Any, leaf: Any, field: pa.Field) -> ColumnRange | None:
     """Convert the bounds of a page; its null count is unknown.
 
     Args:
         least: Lower bound as the footer stores it.
         greatest: Upper bound as the footer stores it.
         leaf: The column in the schema of a pyarrow.parquet.FileMetaData.
-        type_: Type of the table's column.
+        field: The table's column.
 
     Returns:
         The range; None if the bounds do not match the type.
     """
-    low, high = (_footer_value(raw, leaf, type_) for raw in (least, greatest))
+    low, high = (_footer_value(raw, leaf, field.type) for raw in (least, greatest))
     if low is None or high is None:
         return None
-    return ColumnRange(min=_to_microseconds(low, leaf, type_, up=False), max=_to_microseconds(high, leaf, type_, up=True))
+    low, high = _in_microseconds(low, high, leaf, field)
+    return None if low is None else ColumnRange(min=low, max=high)
 
 
 def may_omit_nan(metadata: Any) -> bool:
@@ -439,7 +441,7 @@ def _float_range(array: pa.Array, counts: ColumnRange) -> ColumnRange:
     return finite_range.with_nan() if len(numbers) < len(values) else finite_range
 
 
-def _chunk_range(chunk: Any, leaf: Any, type_: pa.DataType) -> ColumnRange:
+def _chunk_range(chunk: Any, leaf: Any, field: pa.Field) -> ColumnRange:
     statistics = chunk.statistics
     counts = ColumnRange(
         value_count=chunk.num_values,
@@ -452,10 +454,11 @@ def _chunk_range(chunk: Any, leaf: Any, type_: pa.DataType) -> ColumnRange:
         counts = replace(counts, null_count=statistics.null_count)
     if not statistics.has_min_max:
         return counts
-    low, high = (_footer_value(raw, leaf, type_) for raw in (statistics.min_raw, statistics.max_raw))
+    low, high = (_footer_value(raw, leaf, field.type) for raw in (statistics.min_raw, statistics.max_raw))
     if low is None or high is None:
         return counts
-    return replace(counts, min=_to_microseconds(low, leaf, type_, up=False), max=_to_microseconds(high, leaf, type_, up=True))
+    low, high = _in_microseconds(low, high, leaf, field)
+    return replace(counts, min=low, max=high)
 
 
 def _footer_value(raw: Any, leaf: Any, type_: pa.DataType) -> Any:
@@ -500,9 +503,20 @@ def decimal_from_unscaled(unscaled: int, scale: int) -> Decimal:
 _UNITS: Mapping[str, tuple[int, int]] = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
 
 
-def _to_microseconds(value: Any, leaf: Any, type_: pa.DataType, *, up: bool) -> Any:
-    if not pa.types.is_timestamp(type_):
-        return value
+def _in_microseconds(low: Any, high: Any, leaf: Any, field: pa.Field) -> tuple[Any, Any]:
+    """Return bounds of timestamps in microseconds, and others unchanged; None twice if their unit is ambiguous."""
+    if not pa.types.is_timestamp(field.type):
+        return low, high
     text = str(leaf.logical_type)
-    factor, divisor = next((scale for unit, scale in _UNITS.items() if unit in text), (1, 1))
-    return -(-value * factor // divisor) if up else value * factor // divisor
+    unit = next((unit for unit in _UNITS if unit in text), None)
+    if has_wrong_unit(_leaf_field(field, unit), field):
+        return declared_bounds(low, high, field) or (None, None)
+    factor, divisor = _UNITS[unit or "microseconds"]
+    return low * factor // divisor, -(-high * factor // divisor)
+
+
+def _leaf_field(field: pa.Field, unit: str | None) -> pa.Field:
+    """Return a column of timestamps as a Parquet file stores it. unit: of its annotation, None without one."""
+    if unit is None:
+        return pa.field(field.name, pa.int64())
+    return pa.field(field.name, pa.timestamp("us" if unit == "microseconds" else "ms", field.type.tz))

@@ -16,6 +16,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TypeVar
 
+import pyarrow as pa
+
 from pyhudi.errors import CorruptData, InvalidRequest, TableExists, TableNotFound, TableState, Unsupported
 from pyhudi.format.instants import Action, parse_instant_file
 from pyhudi.format.log.cdc_blocks import CdcMode
@@ -42,6 +44,7 @@ from pyhudi.format.properties import (
     table_checksum,
 )
 from pyhudi.format.table_versions import TableVersion, TimelineLayout, parse_table_version, parse_timeline_layout
+from pyhudi.format.timestamp_units import in_millis
 from pyhudi.metadata_table.codecs.metadata_partitions import FILES
 from pyhudi.options import table_options as props
 from pyhudi.options.declaration import Option
@@ -117,6 +120,20 @@ class TableConfig:
         Hudi omits them in copy-on-write tables only: files of a merge-on-read table hold them regardless of the property.
         """
         return self.path_columns if self.is_cow else ()
+
+    @property
+    def may_hold_files_before_nine(self) -> bool:
+        """True if releases before 1.1, which know no version 9, may have written files of the table."""
+        initial = dict(self.properties).get(props.INITIAL_VERSION.stored_as, "")
+        is_new = self.version.has_index_versions and initial.isdecimal() and int(initial) >= TableVersion.NINE
+        return not is_new
+
+    def columns_of_unknown_unit(self, schema: pa.Schema) -> frozenset[str]:
+        """Return the columns whose statistics in the metadata table may be in milliseconds or in microseconds.
+
+        Releases before 1.1 stored milliseconds of Avro's millisecond types, and their entries stay in an upgraded table.
+        """
+        return frozenset(field.name for field in schema if in_millis(field)) if self.may_hold_files_before_nine else frozenset()
 
     def base_extension(self, explicit: str | None) -> str:
         """Return the extension of new base files.

@@ -19,7 +19,7 @@ from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.paths import file_name, parent_folder
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
 from pyhudi.records.keys.partition_paths import values_from_path
-from pyhudi.records.schema_cast import conform_table
+from pyhudi.records.stored_rows import in_table_columns
 from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
@@ -182,7 +182,7 @@ def _row_groups(
         columns = {name: rows.column(name) for name in stored} if rows is not None else {}
         for name, value in lacking.items():
             columns[name] = pa.chunked_array([pa.repeat(value, count)])
-        yield conform_table(pa.table(columns), needed)
+        yield in_table_columns(pa.table(columns), None, needed)
 
 
 def _constants(columns: JoinedColumns, needed: pa.Schema, present: Collection[str], source: SourceFile) -> dict[str, pa.Scalar]:

@@ -40,8 +40,8 @@ from pyhudi.records.column_statistics import (
 )
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.hashing import key_shards
-from pyhudi.records.schema_cast import conform_table
-from pyhudi.records.schema_on_read.column_ids import ColumnIds, ColumnOrigin, by_ids, names_in_file
+from pyhudi.records.schema_on_read.column_ids import ColumnIds, ColumnOrigin, names_in_file
+from pyhudi.records.stored_rows import in_table_columns
 from pyhudi.storage.base import Storage
 from pyhudi.tasks.base_file_reader import Footer, open_base_file
 from pyhudi.tasks.incoming_layout import as_batch
@@ -255,6 +255,6 @@ def _read_ranges(
     with open_base_file(storage, path) as file:
         for group in range(file.metadata.num_row_groups):
             stored = file.read_row_group(group, columns=names_in_file(origins, heads), use_threads=False)
-            rows = conform_table(by_ids(stored, origins, wanted), wanted)
+            rows = in_table_columns(stored, origins, wanted)
             collector.add(as_batch(rows))
     return collector.ranges()

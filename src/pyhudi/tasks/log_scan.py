@@ -41,8 +41,8 @@ from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.log_merge.log_records import LogRecords
 from pyhudi.records.log_merge.merge_log_blocks import LogMerger
 from pyhudi.records.record_merge import RecordMergeRule
-from pyhudi.records.schema_cast import conform_table
-from pyhudi.records.schema_on_read.column_ids import ColumnIds, by_ids, names_in_file
+from pyhudi.records.schema_on_read.column_ids import ColumnIds, names_in_file
+from pyhudi.records.stored_rows import in_table_columns
 from pyhudi.storage.base import Storage
 from pyhudi.storage.uris import has_atomic_uploads
 from pyhudi.table.file_slices import LogFile
@@ -319,7 +319,7 @@ def _add_block(
         count += batch.num_rows
         if places is not None and len(places) != batch.num_rows:
             return None
-        rows = conform_table(by_ids(pa.Table.from_batches([batch]), origins, loose), loose)
+        rows = in_table_columns(pa.Table.from_batches([batch]), origins, loose)
         if not request.populate_meta_fields:
             position = rows.schema.get_field_index(RECORD_KEY)
             rows = rows.set_column(position, rows.schema.field(position), record_keys(request.keys, as_batch(rows)))

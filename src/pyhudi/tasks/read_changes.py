@@ -35,8 +35,8 @@ from pyhudi.records.filters.filter_visitor import columns
 from pyhudi.records.json_strings import json_text
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.ordering import BoolMask
-from pyhudi.records.schema_cast import conform_table, relabel_array
-from pyhudi.records.schema_on_read.column_ids import by_ids
+from pyhudi.records.schema_cast import relabel_array
+from pyhudi.records.stored_rows import in_table_columns
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.table.file_slices import FileSlice, LogFile
@@ -331,7 +331,7 @@ def _conformed(spec: ChangeSpec, source: ChangeSource, rows: pa.RecordBatch, nam
     constants = partition_path_values(spec.reader, source.partition, spec.data_schema)
     ids = spec.reader.ids
     origins = None if ids is None else ids.origins(source.instant_time)
-    table = conform_table(by_ids(pa.Table.from_batches([fields]), origins, spec.data_schema), spec.data_schema)
+    table = in_table_columns(pa.Table.from_batches([fields]), origins, spec.data_schema)
     return _as_struct(spec, with_constants(table, constants, spec.data_schema), image.is_null())
 
 

@@ -30,6 +30,7 @@ from pyhudi.format.names import parse_base_file
 from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.format.parquet.parquet_file import take_rows
 from pyhudi.format.paths import file_name
+from pyhudi.format.timestamp_units import in_declared_units
 from pyhudi.options import file_options
 from pyhudi.planning.data_skipping import record_key_texts, with_alternative_key_forms
 from pyhudi.records.column_statistics import Value, footer_ranges, may_omit_nan, stored_value
@@ -536,7 +537,7 @@ def _in_layout(file: _BaseFile, rows: pa.Table, needed: pa.Schema) -> pa.Table:
     if not needed.names:
         return rows
     count = rows.num_rows
-    rows = by_ids(rows, file.origins, needed)
+    rows = in_declared_units(by_ids(rows, file.origins, needed), needed)
     for name, value in file.constants.items():
         if name in needed.names:
             rows = rows.append_column(needed.field(name), pa.repeat(value, count))

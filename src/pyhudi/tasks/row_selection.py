@@ -42,12 +42,12 @@ def candidate_rows(file: OpenFile, group: int, condition: Expr, schema: pa.Schem
         return None
     wanted = np.ones(count, dtype=np.bool_)
     for name in names:
-        type_ = field_at(schema, name).type
-        pages = file.pages(group, name) if has_page_bounds(type_) else None
+        field = field_at(schema, name)
+        pages = file.pages(group, name) if has_page_bounds(field.type) else None
         if pages is None or pages.bounds is None:
             continue
         for number, bounds in enumerate(pages.bounds):
-            range_ = page_range(bounds.least, bounds.greatest, pages.leaf, type_)
+            range_ = page_range(bounds.least, bounds.greatest, pages.leaf, field)
             if range_ is not None and not prune_ranges(condition, {name: range_}):
                 wanted[pages.first_rows[number] : pages.first_rows[number + 1]] = False
     return None if wanted.all() else np.flatnonzero(wanted)

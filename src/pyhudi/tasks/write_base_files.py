@@ -27,8 +27,8 @@ from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToke
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name, join_path
 from pyhudi.records.record_merge import RecordMergeRule, row_codes
-from pyhudi.records.schema_cast import conform_table
-from pyhudi.records.schema_on_read.column_ids import ColumnOrigin, by_ids, names_in_file
+from pyhudi.records.schema_on_read.column_ids import ColumnOrigin, names_in_file
+from pyhudi.records.stored_rows import in_table_columns
 from pyhudi.storage import open_storage
 from pyhudi.storage.arrow_memory import release_unused_memory
 from pyhudi.storage.base import Storage
@@ -247,7 +247,7 @@ def _stored_batches(
     columns = [name for name in wanted if name in present]
     for group in range(old.metadata.num_row_groups):
         for rows in row_group_batches(old, group, columns, batch_rows):
-            yield conform_table(by_ids(rows, origins, schema), schema)
+            yield in_table_columns(rows, origins, schema)
 
 
 def _last_of_each_key(rows: pa.Table) -> pa.Table:

@@ -35,12 +35,13 @@ from pyhudi.engines.spark.type_conversion import (
 )
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.actions.commit_metadata import SCHEMA_KEY
-from pyhudi.format.avro_to_arrow import column_default
+from pyhudi.format.avro_to_arrow import MILLIS, UNIT, column_default
 from pyhudi.format.hudi_types import is_vector
 from pyhudi.format.instants import Instant, State
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.names import is_orc
 from pyhudi.format.parquet.page_checks import ChecksumMode
+from pyhudi.format.timestamp_units import has_wrong_unit, may_have_wrong_unit
 from pyhudi.operations.read.change_queries import ChangeQuery, chosen_change_columns, plan_change_query
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.query import SnapshotQuery, incremental_range, plan_incremental_query, plan_snapshot_query, read_spec
@@ -213,6 +214,8 @@ def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | Non
     fields = []
     for field in needed:
         position = stored.get_field_index(field.name)
+        if position >= 0 and has_wrong_unit(stored.field(position), field):
+            return None
         if position < 0 and column_default(field) is not None:
             # Spark does not apply Hudi's defaults.
             return None
@@ -298,8 +301,13 @@ def _schemas_of(
     file_schemas: dict[str, pa.Schema | None] = {}
     unknown: list[str] = []
     changed = _schema_changed(snapshot)
+    # Releases before 1.1 wrote times in another type than the commit's schema has; only the footer shows it.
+    asks_files = snapshot.config.may_hold_files_before_nine and any(map(may_have_wrong_unit, _needed(spec)))
     for slice_ in slices:
         assert slice_.base is not None, "slices without a base file were set apart"
+        if asks_files:
+            unknown.append(slice_.base.path)
+            continue
         if not changed:
             file_schemas[slice_.base.path] = None
             continue
@@ -385,10 +393,12 @@ def _run_footers(task: _FooterTask) -> list[pa.Schema]:
 
 
 def _without_metadata(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a file; times as in the table, with the entry `unit` of those that are in milliseconds."""
     fields = []
     for field in schema:
-        kind = field.type
+        kind, metadata = field.type, None
         if pa.types.is_timestamp(kind):
+            metadata = {UNIT: MILLIS} if kind.unit == "ms" else None
             kind = pa.timestamp("us", None if kind.tz is None else "UTC")
-        fields.append(pa.field(field.name, kind))
+        fields.append(pa.field(field.name, kind, metadata=metadata))
     return pa.schema(fields)

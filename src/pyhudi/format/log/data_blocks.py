@@ -31,6 +31,7 @@ from pyhudi.format.hudi_types import vector_columns_entry
 from pyhudi.format.log.framing import MAX_BLOCK_BYTES, BlockType
 from pyhudi.format.parquet.avro_hints import file_schema
 from pyhudi.format.parquet.parquet_file import ParquetWriter, open_parquet
+from pyhudi.format.timestamp_units import in_declared_units
 from pyhudi.records.schema_cast import conform
 
 CONTENT_VERSION: Final = 3
@@ -133,7 +134,8 @@ def decode_parquet(schema: str, content: bytes | memoryview, columns: Sequence[s
         file = open_parquet(pa.BufferReader(content))
         stored_names = [name for name in target.names if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=CHUNK_ROWS * 4, columns=stored_names):
-            yield conform(batch, target)
+            for part in in_declared_units(pa.Table.from_batches([batch]), target).to_batches():
+                yield conform(part, target)
     except pa.ArrowNotImplementedError as error:
         raise Unsupported(f"a Parquet block uses a feature that Arrow does not support: {error}") from error
     except InvalidRequest as error:

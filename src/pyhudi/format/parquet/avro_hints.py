@@ -4,7 +4,7 @@
     enum                                        BINARY of one of the symbols; strings in memory
     vector                                      FIXED_LEN_BYTE_ARRAY; fixed size lists in memory
 
-Hudi 1.1 does not convert a file whose unit differs from the schema: it interprets the numbers as milliseconds.
+`timestamp_units` reads files of releases that did not follow this.
 
 Specification: docs/formats/base-file.md, "Types".
 """

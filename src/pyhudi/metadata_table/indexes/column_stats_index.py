@@ -209,7 +209,7 @@ class ColumnStatsIndex(ColumnStatsBase):
         if definition is None:
             findings.add_error("", "the index definitions have no entry column_stats, so filters fail in Hudi")
             return findings
-        columns = existing_columns(definition, table.schema)
+        columns = table.comparable(existing_columns(definition, table.schema))
         slices = {slice_.base.path: slice_ for slice_ in table.slices if slice_.base is not None}
         types = {name: field_at(table.schema, name).type for name in columns}
         stored = stored_ranges(table.metadata, table.partitions, types)

@@ -286,6 +286,8 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
             # Either writer may have created filters of expressions.
             compare_filters(result, table.metadata, self.partition, expected_filters, filter_covers)
             return result
+        if not table.comparable([self.index.column]):
+            return result
         type_ = self.result_type(table.schema)
         stored = self._stored_ranges(table.metadata, sorted({file_result.partition for file_result in computed}), type_)
         without_range = 0

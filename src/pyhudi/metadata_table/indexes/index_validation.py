@@ -143,6 +143,11 @@ class CheckedTable:
         assert self.table_schema is not None, "indexes of columns are checked where there are columns"
         return self.table_schema
 
+    def comparable(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns (dotted names) whose statistics have a known unit."""
+        ambiguous = self.context.config.columns_of_unknown_unit(self.schema)
+        return tuple(name for name in columns if name.split(".")[0] not in ambiguous)
+
     @property
     def timeline(self) -> Timeline:
         """The table's timeline."""

@@ -113,7 +113,7 @@ class PartitionStatsIndex(ColumnStatsBase, HasPartitionRanges):
     def check(self, table: CheckedTable) -> IndexFindings:
         """Compare with the file statistics, and with the chosen base files and all log files."""
         findings = IndexFindings()
-        columns = existing_columns(table.definition(COLUMN_STATS), table.schema)
+        columns = table.comparable(existing_columns(table.definition(COLUMN_STATS), table.schema))
         types = {name: field_at(table.schema, name).type for name in columns}
         partitions = sorted({slice_.partition for slice_ in table.slices})
         of_files = _ranges_of_files(table, types)

@@ -159,10 +159,13 @@ class _Request:
 
     @property
     def unusable(self) -> frozenset[str]:
-        """Columns that cannot be pruned by name: their values come from paths, or files store them under other names or types."""
+        """Columns that cannot be pruned by name: their values come from paths, files store them under other names or types,
+        or indexes store them in an unknown unit.
+        """
         path_valued = path_valued_columns(self.spec.keys) if self.spec.values_from_path else ()
         moved = () if self.spec.ids is None else self.spec.ids.moved()
-        return frozenset((*self.spec.path_columns, *path_valued, *moved))
+        ambiguous = self.snapshot.config.columns_of_unknown_unit(self.spec.table_schema)
+        return frozenset((*self.spec.path_columns, *path_valued, *moved, *ambiguous))
 
     @property
     def filter(self) -> Filter:

@@ -202,7 +202,7 @@ def by_ids(rows: pa.Table, origins: Mapping[str, ColumnOrigin] | None, requested
     stored_fields = [field for field in requested_schema if field.name in origins and origins[field.name].name in stored_names]
     if not stored_fields:
         return rows.select([])
-    columns = []
+    columns, fields = [], []
     for field in stored_fields:
         origin = origins[field.name]
         column = rows.column(origin.name)
@@ -210,7 +210,9 @@ def by_ids(rows: pa.Table, origins: Mapping[str, ColumnOrigin] | None, requested
             chunks = [_cast_by_origin(chunk, origin, field.type) for chunk in column.chunks]
             column = pa.chunked_array(chunks) if chunks else pa.chunked_array([], field.type)
         columns.append(column)
-    return pa.table(columns, names=[field.name for field in stored_fields])
+        # Its metadata has the unit in which the file declares times.
+        fields.append(rows.schema.field(origin.name).with_name(field.name).with_type(column.type).with_nullable(True))
+    return pa.table(columns, schema=pa.schema(fields))
 
 
 def _cast_by_origin(array: pa.Array, origin: ColumnOrigin, type_: pa.DataType) -> pa.Array:
