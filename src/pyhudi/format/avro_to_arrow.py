@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Unsupported
 from pyhudi.format.avro_resolve import Json, is_avro_name, resolve_avro
-from pyhudi.format.hudi_types import HUDI_TYPE, hudi_type_name, is_vector, record_from_avro, vector_from_avro
+from pyhudi.format.hudi_types import HUDI_TYPE, VARIANT_TYPE, hudi_type_name, is_vector, record_from_avro, vector_from_avro
 from pyhudi.format.json_document import parse_json
 from pyhudi.format.meta_columns import is_meta_field
 
@@ -231,7 +231,10 @@ def arrow_type(node: Any) -> tuple[pa.DataType, bool]:
     if logical == "decimal" and kind in ("bytes", "fixed"):
         return _decimal_type(node), False
     if kind == "record":
-        return pa.struct(record_fields(node)), False
+        fields = record_fields(node)
+        if record_from_avro(node) == "VARIANT":
+            fields.sort(key=lambda field: VARIANT_TYPE.get_field_index(field.name))
+        return pa.struct(fields), False
     if kind == "array":
         type_, nullable = arrow_type(node["items"])
         return pa.list_(pa.field("element", type_, nullable, metadata=_unit(node["items"]))), False

@@ -187,12 +187,16 @@ def _with_metadata(rows: pa.Table, change: Callable[[pa.Field], Mapping[bytes, b
 
 
 def record_from_avro(node: Mapping[str, Any]) -> str | None:
-    """Return the name of the type whose record a resolved Avro node is, such as BLOB; None for other nodes."""
+    """Return the name of the type whose record a resolved Avro node is, such as BLOB; None for other nodes.
+
+    The fields of a VARIANT may be in either order: Hudi on Spark 4.0 wrote the value first.
+    """
     name = str(node.get("logicalType")).upper()
     if node.get("type") != "record" or name not in _RECORDS:
         return None
     expected = [field["name"] for field in _RECORDS[name][1]["fields"]]
-    return name if [field["name"] for field in node["fields"]] == expected else None
+    names = [field["name"] for field in node["fields"]]
+    return name if names == expected or (name == "VARIANT" and sorted(names) == expected) else None
 
 
 def record_type(field: pa.Field) -> pa.DataType | None:

@@ -227,3 +227,18 @@ def test_a_sample_of_pages_reports_what_was_not_compared(tmp_path: Path, monkeyp
     sizes = [info.size_bytes for info in table.context.storage.walk("") if info.name.endswith(".parquet")]
     assert result.ok and sum(sizes) - max(sizes) <= result.unverified_bytes < sum(sizes)
     assert "checksums='all'" in str(result) and table.validate(checksums="all").unverified_bytes == 0
+
+
+def test_metadata_table_of_version_6_is_no_error(tmp_path: Path) -> None:
+    """It is not read, as files are listed in their folders."""
+    table = Table.create(tmp_path, record_key="id")
+    table.insert(pa.table({"id": [1]}))
+    table.downgrade(6)
+    properties = tmp_path / ".hoodie" / "hoodie.properties"
+    lines = [
+        line for line in properties.read_text().splitlines() if not line.startswith("#") and "metadata.partitions" not in line
+    ]
+    properties.write_text("\n".join([*lines, "hoodie.table.metadata.partitions=files,column_stats", ""]))
+    result = Table(tmp_path).validate()
+    assert result.ok, str(result)
+    assert "not read before table version 8" in str(result)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.avro_columns import AvroRecords, avro_records, supports
 from pyhudi.format.byte_cursor import encode_zigzag
+from pyhudi.format.hudi_types import VARIANT_TYPE, stated_hudi_type
 
 UTC = datetime.UTC
 EARLIEST = datetime.datetime(1, 1, 2)
@@ -402,3 +403,17 @@ def test_overlapping_records_are_refused() -> None:
     for starts, ends in (([0, 1], [2, 3]), ([2, 0], [3, 1]), ([0], [99]), ([-1], [2])):
         with pytest.raises(CorruptData):
             wide().decode(bytes(10), np.array(starts), np.array(ends))
+
+
+def test_variants_with_the_value_first() -> None:
+    """Hudi on Spark 4.0 wrote the fields in this order; in Arrow the metadata is first."""
+    variant = {"type": "record", "name": "v", "logicalType": "variant"}
+    fields = [{"name": name, "type": "bytes"} for name in ("value", "metadata")]
+    schema = {"type": "record", "name": "r", "fields": [{"name": "v", "type": ["null", {**variant, "fields": fields}]}]}
+    codec = avro_records(json.dumps(schema))
+    assert codec.schema.field("v").type == VARIANT_TYPE and stated_hudi_type(codec.schema.field("v")) == "VARIANT"
+    rows = pa.RecordBatch.from_pylist([{"v": {"metadata": b"m", "value": b"vv"}}, {"v": None}], codec.schema)
+    encoded = codec.encode(rows)
+    assert encoded.to_pylist() == [b"\x02\x04vv\x02m", b"\x00"]
+    assert codec.decode_values(encoded).equals(rows)
+    assert codec.decode_values(codec.encode(rows.slice(1))).equals(rows.slice(1))

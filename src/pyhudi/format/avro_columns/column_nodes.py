@@ -403,6 +403,34 @@ class RecordNode(Node):
         return parts
 
 
+class ReorderedNode(Node):
+    """A record whose fields have another order in Arrow."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, arrow: pa.DataType, inner: RecordNode) -> None:
+        super().__init__(arrow, inner.min_bytes, inner.stride)
+        self.inner = inner
+
+    def decode(self, rows: RowCursors) -> pa.Array:
+        return _reordered(self.inner.decode(rows), self.arrow)
+
+    def skip(self, rows: RowCursors) -> None:
+        self.inner.skip(rows)
+
+    def walk(self, cursor: ByteCursor) -> None:
+        self.inner.walk(cursor)
+
+    def encode(self, array: pa.Array) -> list[pa.Array]:
+        return self.inner.encode(_reordered(array, self.inner.arrow))
+
+
+def _reordered(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return a struct without nulls with its fields in the order of a type."""
+    children = dict(zip((field.name for field in array.type.fields), array.flatten(), strict=True))
+    return pa.StructArray.from_arrays([children[field.name] for field in type_.fields], fields=list(type_.fields))
+
+
 def _decode_decimals(rows: RowCursors, start: Longs, sizes: Longs) -> npt.NDArray[np.int64]:
     """Decode two's complement numbers of `sizes` bytes as the two little-endian halves of 16 bytes."""
     words = rows.source.words

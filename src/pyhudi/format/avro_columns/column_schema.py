@@ -19,6 +19,7 @@ from pyhudi.format.avro_columns.column_nodes import (
     NullableNode,
     NumberNode,
     RecordNode,
+    ReorderedNode,
     VectorNode,
 )
 from pyhudi.format.avro_columns.sequences import MapNode, SequenceNode
@@ -67,8 +68,11 @@ def _make_fixed(schema: dict[str, Any], arrow: pa.DataType) -> Node:
 
 
 def _make_record(schema: dict[str, Any], arrow: pa.DataType) -> Node:
-    children = [compile_node(field["type"], arrow.field(index).type) for index, field in enumerate(schema["fields"])]
-    return RecordNode(arrow, tuple(children))
+    # Only the fields of a VARIANT may have another order.
+    stored = pa.struct([arrow.field(field["name"]) for field in schema["fields"]])
+    children = [compile_node(field["type"], child.type) for field, child in zip(schema["fields"], stored.fields, strict=True)]
+    node = RecordNode(stored, tuple(children))
+    return node if stored == arrow else ReorderedNode(arrow, node)
 
 
 def _make_array(schema: dict[str, Any], arrow: pa.DataType) -> Node:

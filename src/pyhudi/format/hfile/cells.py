@@ -17,6 +17,9 @@ Entries are contiguous without a directory; the lengths of each give the start o
     4. Arrow copies rows and values out of the block: an array whose elements are row, gap, row, gap, ... over the block's
        own bytes, of which `take` selects every other element.
 
+Snapshots of release 1.1.0 wrote keys without family, timestamp and type, so K = row length + 2. All entries of a file have
+the same form.
+
 Entries with a column family, of another type than "put", or with a version number are valid HBase and do not occur in
 Hudi: they raise Unsupported.
 
@@ -82,6 +85,9 @@ def decode_joined(files: Sequence[tuple[Sequence[memoryview], int]]) -> tuple[pa
         CorruptData: The entries do not fill the blocks exactly, or a file has another number of them.
         Unsupported: Entries that Hudi does not write.
     """
+    if len({_tail_bytes(blocks[0]) for blocks, _ in files if blocks}) > 1:
+        parts = [decode_joined([file]) for file in files]
+        return _combined([batch for batch, _ in parts]), np.cumsum([int(ends[-1]) for _, ends in parts], dtype=np.int64)
     data = b"".join(block for blocks, _ in files for block in blocks)
     starts, row_ends, value_starts, value_ends = _locate(data, None)
     ends = np.cumsum([0, *(count for _, count in files)], dtype=np.int64)
@@ -92,6 +98,17 @@ def decode_joined(files: Sequence[tuple[Sequence[memoryview], int]]) -> tuple[pa
         return _EMPTY, ends[1:]
     columns = [copy_ranges(data, starts + _HEAD_BYTES, row_ends), copy_ranges(data, value_starts, value_ends)]
     return pa.RecordBatch.from_arrays(columns, schema=CELL_SCHEMA), ends[1:]
+
+
+def _combined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    columns = [pa.concat_arrays([batch.column(index) for batch in batches]) for index in range(2)]
+    return pa.RecordBatch.from_arrays(columns, schema=CELL_SCHEMA)
+
+
+def _tail_bytes(data: memoryview | bytes) -> int:
+    """Return how many bytes of each key follow its row, by the first entry."""
+    key_bytes, row_bytes = int.from_bytes(data[:4], "big"), int.from_bytes(data[8:_HEAD_BYTES], "big")
+    return 0 if len(data) >= _HEAD_BYTES and key_bytes == row_bytes + 2 else len(KEY_TAIL)
 
 
 def encode_cells(rows: pa.BinaryArray, values: pa.BinaryArray) -> pa.BinaryArray:
@@ -180,13 +197,15 @@ def _locate(data: memoryview | bytes, offset: int | None) -> tuple[Int64s, Int64
     """Return the start, row end, value start and value end of each entry."""
     size = len(data)
     block = np.frombuffer(data, dtype=np.uint8)
-    if size < _FIXED_BYTES:
+    tail_bytes = _tail_bytes(data)
+    fixed_bytes = _HEAD_BYTES + tail_bytes + 1
+    if size < fixed_bytes:
         if size:
             raise _broken_entry(data, 0, offset)
         nothing = np.empty(0, dtype=np.int64)
         return nothing, nothing, nothing, nothing
-    last = size - _FIXED_BYTES + 1
-    possible = block[3 : 3 + last] == block[9 : 9 + last] + np.uint8(12)
+    last = size - fixed_bytes + 1
+    possible = block[3 : 3 + last] == block[9 : 9 + last] + np.uint8(2 + tail_bytes)
     possible &= block[:last] == 0
     possible &= block[1 : 1 + last] == 0
     starts: Int64s = np.flatnonzero(possible)
@@ -196,14 +215,16 @@ def _locate(data: memoryview | bytes, offset: int | None) -> tuple[Int64s, Int64
     for position in (5, 6, 7):
         value_bytes |= block[starts + position].astype(np.int64) << (8 * (7 - position))
     row_ends = starts + _HEAD_BYTES + row_bytes
-    value_starts = row_ends + len(KEY_TAIL)
+    value_starts = row_ends + tail_bytes
     value_ends = value_starts + value_bytes
-    fits = (key_bytes == row_bytes + 12) & (row_bytes <= MAX_ROW_BYTES) & (value_ends < size)
+    fits = (key_bytes == row_bytes + 2 + tail_bytes) & (row_bytes <= MAX_ROW_BYTES) & (value_ends < size)
     if not fits.all():
         starts, row_ends, value_starts, value_ends = (
             positions[fits] for positions in (starts, row_ends, value_starts, value_ends)
         )
-    plain = (block[row_ends] == 0) & (block[value_starts - 1] == _PUT) & (block[value_ends] == 0)
+    plain = block[value_ends] == 0
+    if tail_bytes:
+        plain &= (block[row_ends] == 0) & (block[value_starts - 1] == _PUT)
     if not plain.all():
         starts, row_ends, value_starts, value_ends = (
             positions[plain] for positions in (starts, row_ends, value_starts, value_ends)

@@ -68,7 +68,8 @@ def decode_trailer(data: memoryview | bytes, size_bytes: int) -> Trailer:
     for number, value in decode_fields(ByteCursor(message, base=start + cursor.offset - len(message))):
         if isinstance(value, int):
             numbers[number] = value
-        elif number == 13:
+        elif number == 13 and len(value):
+            # Snapshots of release 1.1.0 wrote an empty key: no encryption.
             raise Unsupported("encrypted HFiles are not supported")
     for number in (2, 5, 6, 7, 8):
         if number not in numbers:

@@ -225,7 +225,9 @@ def _validated(
     work.check_buckets()
     if keys:
         work.check_keys()
-    if context.config.has_metadata_table:
+    if context.config.has_metadata_table and not context.config.version.has_one_log_file_per_commit:
+        work.checks.append((FILES, "not read before table version 8; files are listed in their folders"))
+    elif context.config.has_metadata_table:
         work.check_indexes(MetadataTable(context, snapshot.timeline))
     absent = tuple(name for name in (FILES, COLUMN_STATS, RECORD_INDEX) if name not in context.config.metadata_partitions)
     return ValidationResult(context.storage.uri, tuple(work.findings), tuple(work.checks), absent, work.unverified_bytes)

@@ -15,6 +15,7 @@ from pyhudi.format.hfile.cells import (
     check_sizes,
     copy_ranges,
     decode_cells,
+    decode_joined,
     encode_cells,
     full_key,
     row_from_key,
@@ -146,3 +147,15 @@ def test_pieces_cover_everything() -> None:
 
 def test_cut_pieces() -> None:
     assert copy_ranges(b"abcdef", np.array([0, 1, 4]), np.array([1, 1, 6])).to_pylist() == [b"a", b"", b"ef"]
+
+
+def test_short_keys_of_release_1_1_snapshots() -> None:
+    """Keys are the row and its length; a file with them and one without are decoded together."""
+    short = b"".join(entry(row, b"v" + row).replace(KEY_TAIL, b"") for row in (b"a", b"bc"))
+    short = short.replace(b"\x00\x00\x00\x0d", b"\x00\x00\x00\x03").replace(b"\x00\x00\x00\x0e", b"\x00\x00\x00\x04")
+    usual = entry(b"x", b"y")
+    assert decode_cells(short).to_pylist() == [{"key": b"a", "value": b"va"}, {"key": b"bc", "value": b"vbc"}]
+    rows, ends = decode_joined([([memoryview(short)], 2), ([memoryview(usual)], 1)])
+    assert rows.column("key").to_pylist() == [b"a", b"bc", b"x"] and ends.tolist() == [2, 3]
+    with pytest.raises(CorruptData):
+        decode_cells(short[:-1])

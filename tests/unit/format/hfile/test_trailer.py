@@ -68,6 +68,13 @@ def test_versions_codecs_and_encryption_that_are_not_read() -> None:
         decode_trailer(encrypted, SIZE)
 
 
+def test_an_empty_encryption_key_is_no_encryption() -> None:
+    """Snapshots of release 1.1.0 wrote one."""
+    data = encode_trailer(REAL)
+    unencrypted = data.replace(b'TRABLK"$\x4e', b'TRABLK"$\x50').replace(b"\x60\x01\x00\x00", b"\x60\x01\x6a\x00")
+    assert unencrypted != data and decode_trailer(unencrypted, SIZE) == REAL
+
+
 @pytest.mark.parametrize("field", [{"load_on_open_offset": SIZE}, {"index_levels": 0}, {"index_levels": 1000}])
 def test_impossible_numbers(field: dict[str, int]) -> None:
     with pytest.raises(CorruptData):
