@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
+from pyhudi import Table
 from pyhudi import spark as hs
 from pyhudi.errors import TableNotFound
+from tests.support.other_folder import with_other_values
 from tests.support.spark_trips import OPTIONS
 
 if TYPE_CHECKING:
@@ -41,3 +45,31 @@ def test_damage_is_an_error(spark: SparkSession, tmp_path: Path, table_type: str
     newest.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
     with pytest.raises(Exception, match=r"(?s)CorruptData|CRC|checksum|encountered error while reading"):
         hs.read(spark, path).toArrow()
+
+
+@pytest.mark.parametrize("style", [{}, {"hoodie.datasource.write.hive_style_partitioning": True}])
+@pytest.mark.parametrize("partition_by", [["city"], ["city", "n"], ["n"], ["half"]])
+def test_partition_columns_have_the_value_of_their_folder(
+    spark: SparkSession, tmp_path: Path, partition_by: list[str], style: dict[str, bool]
+) -> None:
+    """Spark's own scan derives it from the stored path; what it cannot derive, tasks read."""
+    cities = ["x", "y", "z", None, "w v"]
+    data = pa.table({"id": [0, 1, 2, 3, 4], "city": cities, "n": [10, -2, 3, None, 5], "half": [0.5, 1.5, None, 2.0, -1.0]})
+    other = {"city": "other", "n": 99, "half": 9.9}
+    with ExitStack() as stack:
+        for name in partition_by[:1]:
+            stack.enter_context(with_other_values(name, other[name]))
+        table = Table.create(
+            tmp_path, record_key="id", partition_by=partition_by, options={"hoodie.metadata.enable": False, **style}
+        )
+        table.insert(data)
+    path, name = str(tmp_path), partition_by[0]
+    expected = dict(zip(data["id"].to_pylist(), data[name].to_pylist(), strict=True))
+    if name == "city":
+        # The folder of null holds this text as well.
+        expected[3] = None
+    assert {row["id"]: row[name] for row in hs.read(spark, path, columns=["id", name]).collect()} == expected
+    whole = hs.read(spark, path).where(f"{name} IS NOT NULL")
+    assert {row["id"]: row[name] for row in whole.collect()} == {key: v for key, v in expected.items() if v is not None}
+    first = hs.read(spark, path, columns=[name, "id"], filter=[(name, "=", data[name][0].as_py())])
+    assert [tuple(row) for row in first.collect()] == [(data[name][0].as_py(), 0)]

@@ -12,7 +12,7 @@ from pyhudi import Table
 from pyhudi import spark as hs
 from pyhudi.errors import InvalidRequest
 from tests.support.golden_tables import golden_cases, open_golden
-from tests.support.old_timestamps import COLUMNS, TIMES, found, old_table, wanted
+from tests.support.old_timestamps import COLUMNS, TIMES, found, old_table, stored_times
 from tests.support.rows import assert_same_rows
 
 if TYPE_CHECKING:
@@ -62,6 +62,6 @@ def test_times_of_older_releases_are_read_in_the_declared_unit(
 ) -> None:
     """Spark's own scan would show them a thousand times too small, or fail."""
     path = str(old_table(tmp_path, monkeypatch, is_upgraded=True))
-    assert found(hs.read(spark, path, columns=COLUMNS).toArrow()) == wanted()
+    assert found(hs.read(spark, path, columns=COLUMNS).toArrow()) == stored_times()
     later = hs.read(spark, path, columns=COLUMNS, filter=[("seen", ">", TIMES["b"])])
-    assert found(later.toArrow()) == wanted("cd")
+    assert found(later.toArrow()) == stored_times("cd")

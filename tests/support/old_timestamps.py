@@ -73,6 +73,6 @@ def found(read: pa.Table) -> dict[str, tuple[datetime, datetime]]:
     return {row["id"]: (row["seen"].astimezone(UTC), row["clock"]) for row in read.to_pylist()}
 
 
-def wanted(keys: str = KEYS, hours: int = 0) -> dict[str, tuple[datetime, datetime]]:
+def stored_times(keys: str = KEYS, hours: int = 0) -> dict[str, tuple[datetime, datetime]]:
     times = {key: TIMES[key] + timedelta(hours=hours) for key in keys}
     return {key: (time, time.replace(tzinfo=None)) for key, time in times.items()}

@@ -34,7 +34,7 @@ from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.names import is_orc
 from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.format.parquet.parquet_file import read_footer
-from pyhudi.format.timestamp_units import has_wrong_unit
+from pyhudi.format.timestamp_units import in_millis
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.partition_pruning import partition_values_from_path
@@ -45,7 +45,7 @@ from pyhudi.records.keys.key_spec import path_valued_columns
 from pyhudi.storage.arrow_filesystem import readable_files
 from pyhudi.tasks.base_file_reader import open_base_input
 from pyhudi.tasks.incoming_layout import rows_without_columns
-from pyhudi.tasks.read_slice import ReadSpec, is_joined, partition_path_values
+from pyhudi.tasks.read_slice import ReadSpec, is_joined, partition_path_values, values_of_folder
 
 __all__ = ["HudiDataset"]
 
@@ -356,7 +356,7 @@ class _ArrowFiles:
     def checked(self, task: Any, columns: Sequence[str]) -> Any:
         """As `fragment`, if the file has the columns of the table. Errors of the file are left to PyHudi's reader to report."""
         fragment = self.fragment(task)
-        if fragment is None or self._spec is None:
+        if fragment is None or self._spec is None or self._may_differ_from_folder(task, columns):
             return None
         try:
             with open_base_input(self._storage, task.base.path) as source:
@@ -384,18 +384,27 @@ class _ArrowFiles:
                 f"one of {len(fragments)} base files ({paths}, ...) cannot be read: {error}; run `Table.validate()` to find it"
             ).with_path(self._storage.uri) from error
 
+    def _may_differ_from_folder(self, task: Any, columns: Sequence[str]) -> bool:
+        """Return whether Arrow does not know the values of a column from the partition expression of the fragment."""
+        assert self._spec is not None, "only files that Arrow can read are checked"
+        of_folder = values_of_folder(self._spec, task.partition, self._spec.output)
+        return any(
+            len(values) > 1 or pa.types.is_floating(values[0].type) for name, values in of_folder.items() if name in columns
+        )
+
     def _has_table_column(self, file_schema: pa.Schema, name: str) -> bool:
         assert self._spec is not None, "only files that Arrow can read are checked"
         place = file_schema.get_field_index(name)
         if place >= 0:
-            stored, field = file_schema.field(place), self._schema.field(name)
-            return name not in self._spec.path_columns and stored.type == field.type and not has_wrong_unit(stored, field)
+            return name not in self._spec.path_columns and file_schema.field(place).type == self._schema.field(name).type
         return name in self._spec.path_columns or name not in path_valued_columns(self._spec.keys)
 
 
 def _returns_stored_rows(spec: ReadSpec) -> bool:
-    # A file written before a column with a default was added is recognized by its footer only.
-    return spec.condition is None and not spec.values_from_path and all(column_default(f) is None for f in spec.output)
+    # A file written before a column with a default was added is recognized by its footer only, and so is one of a release
+    # that stored milliseconds in another type.
+    is_plain = spec.condition is None and not spec.values_from_path
+    return is_plain and all(column_default(field) is None and not in_millis(field) for field in spec.output)
 
 
 def _path_guarantees(spec: ReadSpec, partition: str) -> pc.Expression:

@@ -10,8 +10,9 @@
     marker       {path of the data file}.marker.{CREATE|MERGE|APPEND}  relative to the instant's marker folder
 
 The instant is the request time of the action that wrote the file, never its completion time. A file id contains neither
-`_` nor `.`. Parsing returns None for any other name, with one exception: an externally created file (`.._hudiext`) is
-Unsupported, because skipping it would hide its rows.
+`_` nor `.`. Parsing returns None for any other name, except for files that hold rows and are not read, which are
+Unsupported: externally created files (`.._hudiext`), and native logs of release 1.3
+(`{file id}_{write token}_{instant}_{version}.log.parquet`, in tables of the storage layout `lsm_tree`).
 
 Specification: docs/formats/base-file.md; docs/formats/log-file.md.
 """
@@ -50,6 +51,8 @@ _LOG = re.compile(
     rf"\.([^_./\\\s]+|{_SECTIONED})_"
     r"([0-9]+)\.log\.(0|[1-9][0-9]{0,8})(?:_([0-9]{1,19}-[0-9]{1,19}-[0-9]{1,19})(\.cdc)?)?"
 )
+_NATIVE_LOG_INFIX = ".log."
+_NATIVE_LOG = re.compile(r"[^_./\\\s]+_[^_./\\\s]+_[0-9]+_[0-9]+\.log\.[A-Za-z0-9]+")
 _ARCHIVE = re.compile(r"\.commits_\.archive\.(0|[1-9][0-9]{0,8})(?:_([0-9]{1,19}-[0-9]{1,19}-[0-9]{1,19}))?")
 _BUCKET_DIGITS = 8
 _BUCKET = re.compile(rf"([0-9]{{{_BUCKET_DIGITS}}})-")
@@ -184,12 +187,38 @@ def split_base_files(names: pa.StringArray) -> pa.StructArray:
     return pc.extract_regex(names, _BASE_GROUPS)
 
 
+def check_read(name: str) -> None:
+    """Raise Unsupported for the name (no folders) of a file that holds rows of the table and is not read."""
+    if name.endswith(EXTERNAL_SUFFIX):
+        raise Unsupported(
+            f"externally created files, as Apache XTable and Delta UniForm register them, are not read: {name}; read the table "
+            "by its original format"
+        )
+    if _NATIVE_LOG_INFIX in name and _NATIVE_LOG.fullmatch(name):
+        raise Unsupported(f"native log files (release 1.3, storage layout lsm_tree) are not read: {name}")
+
+
+def is_log_file(name: str) -> bool:
+    """Return whether the name (no folders) of a data file is that of a log file. Raises Unsupported as `check_read`."""
+    if name.startswith("."):
+        return True
+    check_read(name)
+    return False
+
+
+def are_log_files(names: pa.StringArray) -> pa.BooleanArray:
+    """Return for each name of a data file whether it is a log file, as `is_log_file`."""
+    others = names.filter(pc.or_(pc.ends_with(names, EXTERNAL_SUFFIX), pc.match_substring(names, _NATIVE_LOG_INFIX)))
+    for name in others.to_pylist():
+        is_log_file(name)
+    return pc.starts_with(names, ".")
+
+
 # One operation parses the same names several times.
 @lru_cache(maxsize=1 << 12)
 def parse_base_file(name: str) -> BaseFileName | None:
-    """Return the parts of a base file's name (no folders), or None. Raises Unsupported for an externally created file."""
-    if name.endswith(EXTERNAL_SUFFIX):
-        raise Unsupported(f"externally created files are not supported: {name}")
+    """Return the parts of a base file's name (no folders), or None. Raises Unsupported as `check_read`."""
+    check_read(name)
     match = _BASE.fullmatch(name)
     return BaseFileName(match[1], match[2], match[3], match[4]) if match else None
 
@@ -218,13 +247,13 @@ def parse_log_file(name: str) -> LogFileName | None:
 
 def parse_data_file_instant(name: str) -> str | None:
     """Return the instant in the name of a base or log file; None for another file."""
-    parsed = parse_log_file(name) if name.startswith(".") else parse_base_file(name)
+    parsed = parse_log_file(name) if is_log_file(name) else parse_base_file(name)
     return parsed.instant_time if parsed else None
 
 
 def parse_data_file_group(name: str) -> str | None:
     """Return the file id in the name of a base or log file; None for another file."""
-    parsed = parse_log_file(name) if name.startswith(".") else parse_base_file(name)
+    parsed = parse_log_file(name) if is_log_file(name) else parse_base_file(name)
     return parsed.file_id if parsed else None
 
 

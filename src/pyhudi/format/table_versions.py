@@ -137,6 +137,14 @@ class TableVersion(IntEnum):
         """Every index definition declares the version of its layout; without it only one layout exists."""
         return self >= TableVersion.NINE
 
+    def may_hold_older_files(self, initial: str | None) -> bool:
+        """Return whether releases that do not know version 9 may have written files of a table of this version.
+
+        initial: Value of `hoodie.table.initial.version`; None without it.
+        """
+        is_new = initial is not None and initial.isascii() and initial.isdigit() and int(initial[:12]) >= TableVersion.NINE
+        return not (is_new and self >= TableVersion.NINE)
+
     @property
     def has_bucket_rescale(self) -> bool:
         """Readers know the operation BUCKET_RESCALE; readers of older tables reject a commit of it."""

@@ -30,7 +30,7 @@ from pyhudi.format.hfile.hfile_writer import HFileEncoder, encode_hfile
 from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import Block, BlockType, HeaderKey, encode_blocks
 from pyhudi.format.meta_columns import RECORD_KEY
-from pyhudi.format.names import BaseFileName, LogFileName
+from pyhudi.format.names import BaseFileName, LogFileName, is_log_file
 from pyhudi.format.paths import file_name, join_path
 from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, encode_locations
 from pyhudi.metadata_table.codecs.secondary_index_codec import encode_secondary_values
@@ -381,7 +381,7 @@ def _between(changes: pa.RecordBatch, low: pa.Scalar | None, high: pa.Scalar | N
 def _index_file(storage: Storage, task: IndexFilesTask, partition: str, path: str, size_bytes: int) -> ExistingFile:
     name = file_name(path)
     indexing = task.indexing
-    if name.startswith("."):
+    if is_log_file(name):
         return ExistingFile(partition, name, IndexedFile(_ranges_of_log(storage, task, path, size_bytes)), 0)
     with open_base_file(storage, path) as file:
         metadata = file.metadata

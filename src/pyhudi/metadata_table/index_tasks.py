@@ -29,7 +29,7 @@ from pyhudi.format.bloom_filter import BloomFilter, BloomKind
 from pyhudi.format.log.data_blocks import decode_content
 from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.format.meta_columns import RECORD_KEY
-from pyhudi.format.names import parse_log_file
+from pyhudi.format.names import is_log_file, parse_log_file
 from pyhudi.format.paths import file_name
 from pyhudi.metadata_table.codecs.secondary_index_codec import format_secondary_keys, routing_prefixes
 from pyhudi.records.column_statistics import ColumnRange, RangeCollector
@@ -206,7 +206,7 @@ def run_expressions(task: ExpressionTask) -> tuple[ExpressionStats, ...]:
     results: list[ExpressionStats] = []
     for partition, path, size_bytes in task.files:
         name = file_name(path)
-        if name.startswith("."):
+        if is_log_file(name):
             batches = log_batches(storage, path, size_bytes, schema, task.validity)
         else:
             rows = bootstrap_source_rows(storage, task.storage, task.bootstrap_sources, partition, path, schema)

@@ -72,7 +72,7 @@ VALUES_FROM_PATH = Option(
     "hoodie.datasource.read.extract.partition.values.from.path",
     bool,
     "false",
-    "partition columns are read from the path and not from the files",
+    "partition columns are read from the path alone: an empty text is null, and an invalid path is an error",
     origin="table",
 )
 COLUMNS = Option("pyhudi.columns", str, None, "columns that a read returns; unset: all", chooses="read")

@@ -187,6 +187,7 @@ BOOTSTRAP_INDEX_TYPE = _fixed("hoodie.bootstrap.index.type", str, None)
 BOOTSTRAP_INDEX_CLASS = _fixed("hoodie.bootstrap.index.class", str, None)
 DATETIME_PARSER = _fixed("hoodie.keygen.datetime.parser.class", str, None)
 FORMAT = _fixed("hoodie.table.format", str, "native", since=9)
+STORAGE_LAYOUT = _fixed("hoodie.table.storage.layout", str, None, since=9)
 UPDATE_MODE = _fixed("hoodie.table.partial.update.mode", str, None, since=9)
 LEGACY_PAYLOAD = _fixed("hoodie.table.legacy.payload.class", str, None, since=9)
 PARTITION_EXTRACTOR = _fixed("hoodie.table.partition_extractor_class", str, None, since=9)
@@ -195,7 +196,7 @@ FIXED = (
     *(LOG_FORMAT, METAFILE_AS_BASE, CREATE_SCHEMA, INITIAL_VERSION, CHECKSUM, LAYOUT, TIMELINE_PATH, HISTORY_PATH),
     *(ARCHIVE_FOLDER, METADATA_PARTITIONS, METADATA_INFLIGHT, INDEX_DEFINITIONS_PATH, SECONDARY_INDEXES, BOOTSTRAP_INDEX),
     *(BOOTSTRAP_BASE_PATH, BOOTSTRAP_INDEX_TYPE, BOOTSTRAP_INDEX_CLASS, DATETIME_PARSER, FORMAT, UPDATE_MODE, LEGACY_PAYLOAD),
-    PARTITION_EXTRACTOR,
+    *(PARTITION_EXTRACTOR, STORAGE_LAYOUT),
 )
 """Properties that cannot be chosen: a new table has the values that PyHudi writes."""
 

@@ -37,7 +37,7 @@ from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.format.actions.commit_metadata import CommitMetadata, WriteStat
 from pyhudi.format.instants import Instant
 from pyhudi.format.log.cdc_blocks import CdcMode
-from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.names import is_log_file, parse_base_file, parse_log_file
 from pyhudi.format.paths import file_name, join_path
 from pyhudi.options.service_options import CLEAN_COMMITS_RETAINED
 from pyhudi.planning.partition_pruning import PruningStep, ReadPlan
@@ -266,7 +266,7 @@ def _written(
     name = file_name(path)
     file_id = stat.file_id or ""
     source = _source(instant, partition, file_id)
-    if name.startswith("."):
+    if is_log_file(name):
         return _appended(files, source, path, stat)
     before = _base_before(files, partition, stat)
     after = files.base(partition, name)

@@ -33,6 +33,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import RECORD_KEY
+from pyhudi.format.names import are_log_files
 from pyhudi.metadata_table.codecs.value_wrappers import unwrap, wrapper_for_type
 from pyhudi.planning.bucket_routing import BucketLayout
 from pyhudi.records.column_ranges import RangeColumn, may_match
@@ -255,7 +256,7 @@ def groups_with_candidates(
     """
     remaining = ~excluded
     if exclude_slices_with_logs:
-        remaining |= pc.starts_with(names.column("name"), ".").to_numpy()
+        remaining |= are_log_files(names.column("name").combine_chunks()).to_numpy(zero_copy_only=False)
     remaining &= pc.not_equal(names.column("file_id"), "").to_numpy()
     chosen = names.filter(pa.array(remaining)).group_by(["partition", "file_id"], use_threads=False).aggregate([])
     result: dict[str, list[str]] = {}
@@ -306,7 +307,7 @@ def _may_hide_nan(low: pa.Array, high: pa.Array, file_names: pa.StringArray) -> 
     # that do not contain zero are sound, and others may not be. Log files have NaN as their upper bound, or its encoding.
     zero = pa.scalar(0.0, low.type)
     spans = pc.and_(pc.less_equal(low, zero), pc.greater_equal(high, zero))
-    return pc.fill_null(pc.and_not(spans, pc.starts_with(file_names, ".")), False)
+    return pc.fill_null(pc.and_not(spans, are_log_files(file_names)), False)
 
 
 def _texts_of_fields(condition: Expr, keys: KeySpec, fields: Sequence[str], schema: pa.Schema) -> pa.StringArray | None:

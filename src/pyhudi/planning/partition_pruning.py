@@ -11,18 +11,14 @@ from itertools import product
 
 import pyarrow as pa
 
-from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.records.column_statistics import Value, stored_value
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.filter_visitor import columns
 from pyhudi.records.filters.range_pruning import prune_values
 from pyhudi.records.html_repr import HtmlRepr
-from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
-from pyhudi.records.keys.partition_paths import DEFAULT_PARTITION, is_exact, parse_partition_path, partition_value
+from pyhudi.records.keys.key_spec import KeySpec, partition_columns
+from pyhudi.records.keys.partition_paths import folder_values
 from pyhudi.table.file_slices import FileSlice
-
-_MOST_SEPARATORS = 6
-"""Limit on the slashes of a path in a table with slash-separated dates; paths with more are not pruned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,41 +74,10 @@ def partition_values_from_path(
     """Return the values, in stored form, that rows of a partition may have in the columns that its path determines;
     none if the path does not fit the partition fields. path_columns: as in `prune_partitions`.
     """
-    try:
-        texts = dict(zip(partition_columns(keys), parse_partition_path(keys, path), strict=True))
-        types = {name: schema.field(name).type for name in texts if schema.get_field_index(name) >= 0}
-        exact = {name for name in path_valued_columns(keys) if name in types and is_exact(texts[name], types[name])}
-        values = {name: partition_value(texts[name], type_) for name, type_ in types.items() if name in {*exact, *path_columns}}
-        return {name: _values_of(name, value, path, keys) for name, value in values.items()}
-    except (InvalidRequest, TableState, CorruptData):
-        return {}
+    found = folder_values(keys, path, schema, path_columns)
+    return {name: tuple(map(stored_value, values)) for name, values in found.items()}
 
 
 def _may_match(path: str, keys: KeySpec, schema: pa.Schema, condition: Expr, path_columns: Collection[str]) -> bool:
     values = partition_values_from_path(path, keys, schema, path_columns)
     return any(prune_values(condition, dict(zip(values, choice, strict=True))) for choice in product(*values.values()))
-
-
-def _values_of(name: str, value: pa.Scalar, path: str, keys: KeySpec) -> tuple[Value | None, ...]:
-    """The values, in stored form, that rows of a partition may have in a column when its path is read as `value`."""
-    stored = stored_value(value)
-    if pa.types.is_binary(value.type) and stored is None:
-        return None, b""
-    if not pa.types.is_string(value.type):
-        return (stored,)
-    if stored is None:
-        # The partition of null also holds rows with an empty text, and with the name of this partition as their text.
-        return None, "", DEFAULT_PARTITION
-    if keys.slash_dates:
-        return _dashes_or_slashes(str(stored))
-    # A folder named column=value is parsed in Hive style regardless of the table's properties.
-    is_hive_style = not keys.hive_style and f"/{name}=" in f"/{path}"
-    return (stored, f"{name}={stored!s}") if is_hive_style else (stored,)
-
-
-def _dashes_or_slashes(text: str) -> tuple[str, ...]:
-    """The texts whose path is that of `text` in a table with slash-separated dates."""
-    first, *parts = text.split("-")
-    if len(parts) > _MOST_SEPARATORS:
-        raise TableState(f"the partition value {text!r} has more than {_MOST_SEPARATORS} separators")
-    return tuple(first + "".join(map("".join, zip(marks, parts, strict=True))) for marks in product("-/", repeat=len(parts)))

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.format.bootstrap_index import SourceFile
-from pyhudi.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file, split_base_files
+from pyhudi.format.names import BaseFileName, LogFileName, is_log_file, parse_base_file, parse_log_file, split_base_files
 from pyhudi.format.paths import file_name, join_path
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -155,7 +155,7 @@ def build_file_groups(
     logs: dict[str, list[LogFile]] = {}
     for info in files:
         name = file_name(info.path)
-        if name.startswith("."):
+        if is_log_file(name):
             log = parse_log_file(name)
             if log is not None and (change_logs or not log.is_cdc):
                 logs.setdefault(log.file_id, []).append(LogFile(info.path, log, info.size_bytes))

@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from pyhudi.errors import CorruptData, SnapshotOutdated
+from pyhudi.errors import CorruptData, SnapshotOutdated, TableState
 from pyhudi.format.actions.archived_instants import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.commit_metadata import SCHEMA_KEY, CommitMetadata
 from pyhudi.format.actions.rollback_metadata import RollbackPlan
@@ -27,7 +27,7 @@ from pyhudi.format.avro.schema import parse_schema
 from pyhudi.format.avro_to_arrow import avro_to_arrow, check_supported, without_meta_columns
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
-from pyhudi.format.names import parse_data_file_instant
+from pyhudi.format.names import check_read, parse_data_file_instant
 from pyhudi.format.paths import SCHEMA_FOLDER, file_name
 from pyhudi.metadata_table.reader.metadata_listing import MetadataListing, choose_listing
 from pyhudi.records.keys.key_spec import path_valued_columns
@@ -216,6 +216,29 @@ class Snapshot:
                 instants=loss.instants,
             )
 
+    def check_files_are_listed(self, as_of: str | None = None) -> None:
+        """Check a snapshot whose listing has no slices at a request time; None for the latest state.
+
+        Raises:
+            TableState: Completed writes of the active timeline name files of that state.
+            Unsupported: They name files that are not read.
+        """
+        if any(self._slices(None, as_of, None).values()):
+            return
+        for instant in reversed(self.timeline.completed_writes()):
+            time = instant.request_time
+            if as_of is not None and time > as_of:
+                continue
+            metadata = self.commits.get(instant) or read_commit(self.context.timeline, instant)
+            for stat in metadata.write_stats:
+                replaced = self.slicing.replaced.get((stat.partition_path or "", stat.file_id or ""))
+                if stat.path and stat.num_writes and (replaced is None or (as_of is not None and replaced > as_of)):
+                    check_read(file_name(stat.path))
+                    raise TableState(
+                        f"{self.context.storage.uri} has no data files, but {time} wrote {stat.path}: restore the files from "
+                        "a copy; `Table.validate()` lists what is missing"
+                    )
+
     def _with_sources(self, by_partition: Mapping[str, tuple[FileSlice, ...]]) -> dict[str, tuple[FileSlice, ...]]:
         """Join slices with their bootstrap source files."""
         every = iter(with_sources(self.context, [slice_ for slices in by_partition.values() for slice_ in slices]))
@@ -286,6 +309,9 @@ def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | 
         schema = load_schema(store, timeline, context.config, by_ids=by_ids, read=read)
     else:
         schema = load_schema_as_of(store, timeline, context.config, as_of, by_ids=by_ids)
+    for commit in commits.values():
+        for stat in commit.write_stats:
+            check_read(file_name(stat.path or ""))
     if ids is not None and schema is not None:
         ids = ids if as_of is None else ids.at_time(as_of)
         without = sorted(set(schema.arrow.names) - {column.name for column in ids.requested.columns})

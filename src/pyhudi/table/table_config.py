@@ -124,9 +124,7 @@ class TableConfig:
     @property
     def may_hold_files_before_nine(self) -> bool:
         """True if releases before 1.1, which know no version 9, may have written files of the table."""
-        initial = dict(self.properties).get(props.INITIAL_VERSION.stored_as, "")
-        is_new = self.version.has_index_versions and initial.isdecimal() and int(initial) >= TableVersion.NINE
-        return not is_new
+        return self.version.may_hold_older_files(dict(self.properties).get(props.INITIAL_VERSION.stored_as))
 
     def columns_of_unknown_unit(self, schema: pa.Schema) -> frozenset[str]:
         """Return the columns whose statistics in the metadata table may be in milliseconds or in microseconds.
@@ -551,6 +549,9 @@ def _check_known(values: Mapping[str, str], base_file_format: str) -> None:
     """Raise Unsupported for features of releases after 1.0 that PyHudi would misread."""
     if base_file_format == "LANCE":
         raise Unsupported(f"{props.BASE_FORMAT}=LANCE: Lance base files (release 1.2) are not read, only Parquet and ORC")
+    layout = values.get(props.STORAGE_LAYOUT.stored_as)
+    if layout == "lsm_tree":
+        raise Unsupported(f"{props.STORAGE_LAYOUT}={layout}: native log files (release 1.3) are neither read nor written")
 
 
 def _parse_enum(enum: type[_E], values: Mapping[str, str], key: str, default: _E) -> _E:

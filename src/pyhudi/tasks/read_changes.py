@@ -33,6 +33,7 @@ from pyhudi.records.filters.arrow_expressions import row_filter
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.filter_visitor import columns
 from pyhudi.records.json_strings import json_text
+from pyhudi.records.keys.partition_paths import with_folder_values
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.ordering import BoolMask
 from pyhudi.records.schema_cast import relabel_array
@@ -43,7 +44,7 @@ from pyhudi.table.file_slices import FileSlice, LogFile
 from pyhudi.tasks.base_file_reader import open_ranges
 from pyhudi.tasks.incoming_layout import as_batch, rows_without_columns
 from pyhudi.tasks.log_scan import read_headers, scan_logs
-from pyhudi.tasks.read_slice import ReadSpec, merge_columns, partition_path_values, run_read, with_constants
+from pyhudi.tasks.read_slice import ReadSpec, merge_columns, partition_path_values, run_read, values_of_folder, with_constants
 
 CHANGE_COLUMNS = ("op", "ts_ms", "before", "after")
 """The columns of change data, as Hudi has them."""
@@ -332,7 +333,9 @@ def _conformed(spec: ChangeSpec, source: ChangeSource, rows: pa.RecordBatch, nam
     ids = spec.reader.ids
     origins = None if ids is None else ids.origins(source.instant_time)
     table = in_table_columns(pa.Table.from_batches([fields]), origins, spec.data_schema)
-    return _as_struct(spec, with_constants(table, constants, spec.data_schema), image.is_null())
+    of_folder = values_of_folder(spec.reader, source.partition, spec.data_schema)
+    table = with_folder_values(with_constants(table, constants, spec.data_schema), of_folder)
+    return _as_struct(spec, table, image.is_null())
 
 
 # Rows by key

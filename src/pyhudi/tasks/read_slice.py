@@ -40,7 +40,7 @@ from pyhudi.records.filters.filter_ast import Expr, In
 from pyhudi.records.filters.filter_visitor import columns
 from pyhudi.records.filters.range_pruning import prune_ranges
 from pyhudi.records.keys.key_spec import KeySpec, path_valued_columns
-from pyhudi.records.keys.partition_paths import values_from_path
+from pyhudi.records.keys.partition_paths import folder_values, values_from_path, with_folder_values
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.log_merge.log_records import LogRecords
 from pyhudi.records.record_merge import IS_DELETED, RecordMergeRule
@@ -83,7 +83,8 @@ class ReadSpec:
         condition: Row filter bound to table_schema, None for all rows.
         rule: How logs are merged.
         validity: Which log blocks are valid.
-        values_from_path: Partition columns are read from the path even if the file has them.
+        values_from_path: Partition columns are read from the path even if the file has them; an invalid path is an error.
+        folder_values: A partition column has the value of its folder where a file stores another one, as in Hudi.
         use_positions: Merge by record positions if the logs have them for the slice's base file, by key otherwise.
         historical_columns: Which blocks are valid in the whole slice when a part of it is read.
         path_columns: Columns of table_schema that no file stores, or whose stored values are ignored: the path
@@ -103,6 +104,7 @@ class ReadSpec:
     validity: InstantValidity
     populate_meta_fields: bool = True
     values_from_path: bool = False
+    folder_values: bool = False
     use_positions: bool = True
     historical_columns: InstantValidity | None = None
     path_columns: tuple[str, ...] = ()
@@ -205,8 +207,9 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
         # Partial updates contain some columns; the others are in the files before them.
         scan, parts = merge_slice(storage, replace(spec, validity=spec.historical_columns), slice_.full_slice, needed, only)
     empty = True
+    of_folder = values_of_folder(spec, slice_.partition, wanted)
     for part in parts:
-        rows = with_constants(part.rows, constants, wanted)
+        rows = with_folder_values(with_constants(part.rows, constants, wanted), of_folder)
         rows = rows if condition is None else condition.select(rows)
         if rows.num_rows:
             empty = False
@@ -241,6 +244,9 @@ def overlay_slice(spec: ReadSpec, slice_: FileSlice) -> SliceOverlay | None:
     wanted = merge_columns(spec)
     constants = partition_path_values(spec, slice_.partition, wanted)
     needed = pa.schema([field for field in wanted if field.name not in constants])
+    of_folder = values_of_folder(spec, slice_.partition, wanted)
+    # Rows are merged by what files store.
+    spec = replace(spec, folder_values=False)
     records = merge_slice(storage, spec, slice_, needed)[0].records
     if records.present is not None:
         return None
@@ -265,7 +271,7 @@ def overlay_slice(spec: ReadSpec, slice_: FileSlice) -> SliceOverlay | None:
     replacing = np.concatenate(sources)
     replacing = replacing[~records.deleted[replacing]]
     rows = pa.concat_tables([records.rows.take(pa.array(replacing)), records.inserts(visited)])
-    rows = with_constants(rows, constants, wanted)
+    rows = with_folder_values(with_constants(rows, constants, wanted), of_folder)
     if spec.condition is not None:
         rows = row_filter(spec.condition, wanted).select(rows)
     output = relabel(rows.select(spec.output.names), spec.output) if spec.output.names else rows_without_columns(rows.num_rows)
@@ -307,6 +313,8 @@ def merge_slice(
     needed: the columns of the rows, including those that merging needs (see `merge_columns`). only: the requested
     record keys, None for all; of a table that stores keys.
     """
+    # Rows are merged by what files store.
+    spec = replace(spec, folder_values=False)
     by_position = slice_.base is not None and spec.use_positions and only is None
     base_instant = slice_.base.name.instant_time if slice_.base is not None and by_position else None
     scan = scan_logs(storage, slice_.logs, spec.of_logs(needed, only), base_instant=base_instant)
@@ -477,7 +485,9 @@ def _joined_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa
         )
     usable = path_valued_columns(spec.keys)
     always = {*spec.path_columns, *(usable if spec.values_from_path else ())}
-    return joined_rows(storage, path, slice_.source, needed, JoinedColumns(spec.storage, spec.keys, slice_.partition, always))
+    of_folder = values_of_folder(spec, slice_.partition, needed)
+    columns = JoinedColumns(spec.storage, spec.keys, slice_.partition, always)
+    return (with_folder_values(rows, of_folder) for rows in joined_rows(storage, path, slice_.source, needed, columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,6 +500,7 @@ class _BaseFile:
         moved: Columns with another name in the file.
         present_columns: Columns of the file.
         constants: Columns whose value is in the path.
+        choices: Columns for which several values have this path.
     """
 
     opened: OpenFile
@@ -497,18 +508,21 @@ class _BaseFile:
     moved: frozenset[str]
     present_columns: frozenset[str]
     constants: dict[str, pa.Scalar]
+    choices: dict[str, tuple[pa.Scalar, ...]]
 
     @classmethod
     def of(cls, opened: OpenFile, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> _BaseFile:
         present = frozenset(opened.schema_arrow.names)
         constants = path_values(spec, partition, needed, present)
+        of_folder = values_of_folder(spec, partition, needed)
+        choices = {name: values for name, values in of_folder.items() if name not in constants}
         if spec.ids is None:
-            return cls(opened, None, frozenset(), present, constants)
+            return cls(opened, None, frozenset(), present, constants, choices)
         name = parse_base_file(file_name(path))
         if name is None:
             raise Internal(f"{path} is read as a base file, but does not have the name of one")
         origins = spec.ids.origins(name.instant_time)
-        return cls(opened, origins, spec.ids.moved(name.instant_time), present, constants)
+        return cls(opened, origins, spec.ids.moved(name.instant_time), present, constants, choices)
 
 
 def _group_rows(
@@ -520,7 +534,8 @@ def _group_rows(
     stored = _stored_names(file, needed)
     count = file.opened.metadata.row_group(group).num_rows if chosen is None else len(chosen)
     rows = rows_at(file.opened, group, stored, chosen) if stored else rows_without_columns(count)
-    if keep_dictionary and file.origins is None and stored == needed.names and _is_coded_text(rows.schema, needed):
+    is_plain = file.origins is None and stored == needed.names and file.choices.keys().isdisjoint(stored)
+    if keep_dictionary and is_plain and _is_coded_text(rows.schema, needed):
         return rows
     return _in_layout(file, rows, needed)
 
@@ -541,7 +556,7 @@ def _in_layout(file: _BaseFile, rows: pa.Table, needed: pa.Schema) -> pa.Table:
     for name, value in file.constants.items():
         if name in needed.names:
             rows = rows.append_column(needed.field(name), pa.repeat(value, count))
-    return conform_table(rows, needed) if rows.column_names else _nulls(needed, count)
+    return with_folder_values(conform_table(rows, needed), file.choices) if rows.column_names else _nulls(needed, count)
 
 
 def _is_coded_text(file_schema: pa.Schema, needed: pa.Schema) -> bool:
@@ -571,22 +586,34 @@ def with_constants(rows: pa.Table, constants: Mapping[str, pa.Scalar], schema: p
 
 def path_values(spec: ReadSpec, partition: str, needed: pa.Schema, is_present: Collection[str]) -> dict[str, pa.Scalar]:
     """Return the needed columns whose values come from the partition path: those that the file lacks, those whose values in
-    the file are ignored, and all partition columns if the spec requests it.
+    the file are ignored, all partition columns if the spec requests it, and those with the one value of their folder.
     """
     usable = {*path_valued_columns(spec.keys), *spec.path_columns}
     always = usable if spec.values_from_path else set(spec.path_columns)
     taken = [name for name in needed.names if name in usable and (name in always or name not in is_present)]
-    return values_from_path(spec.keys, partition, needed, taken)
+    constants = values_from_path(spec.keys, partition, needed, taken)
+    for name, values in values_of_folder(spec, partition, needed).items():
+        if len(values) == 1 and name not in constants and (values[0].is_valid or needed.field(name).nullable):
+            constants[name] = values[0]
+    return constants
+
+
+def values_of_folder(spec: ReadSpec, partition: str, needed: pa.Schema) -> dict[str, tuple[pa.Scalar, ...]]:
+    """Return the needed columns that have the value of their folder, with the values that rows of the folder may have."""
+    if not spec.folder_values or not spec.keys.partition_fields:
+        return {}
+    names = {name for name in path_valued_columns(spec.keys) if needed.get_field_index(name) >= 0} - {*spec.path_columns}
+    return folder_values(spec.keys, partition, pa.schema([needed.field(name) for name in names])) if names else {}
 
 
 def _own_columns(file: _BaseFile, condition: Expr) -> list[str]:
     """The columns of a condition that the file stores under their own names."""
-    return [name for name in columns(condition) if not {*file.constants, *file.moved} & {name.split(".")[0]}]
+    return [name for name in columns(condition) if not {*file.constants, *file.choices, *file.moved} & {name.split(".")[0]}]
 
 
 def _has_at_most(file: _BaseFile, group: int, spec: ReadSpec, name: str, value: Value) -> bool:
     """Whether statistics show that all ordering values of a row group are at most a value."""
-    if name in file.constants or name in file.moved:
+    if name in file.constants or name in file.choices or name in file.moved:
         return False
     known = footer_ranges(file.opened.metadata, spec.table_schema, [name], row_groups=[group]).get(name)
     if known is None or known.max is None or (spec.rule.ordering.null_is_zero and known.null_count != 0):

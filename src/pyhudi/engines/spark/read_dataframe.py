@@ -23,6 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column
+from pyspark.sql.functions import expr
 
 from pyhudi.engines.spark.base_file_scan import scan_base_files
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows
@@ -38,9 +39,10 @@ from pyhudi.format.actions.commit_metadata import SCHEMA_KEY
 from pyhudi.format.avro_to_arrow import MILLIS, UNIT, column_default
 from pyhudi.format.hudi_types import is_vector
 from pyhudi.format.instants import Instant, State
-from pyhudi.format.meta_columns import META_COLUMNS
+from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH
 from pyhudi.format.names import is_orc
 from pyhudi.format.parquet.page_checks import ChecksumMode
+from pyhudi.format.paths import split_path
 from pyhudi.format.timestamp_units import has_wrong_unit, may_have_wrong_unit
 from pyhudi.operations.read.change_queries import ChangeQuery, chosen_change_columns, plan_change_query
 from pyhudi.operations.read.file_pruning import ReadSettings
@@ -62,7 +64,7 @@ from pyhudi.planning.partition_pruning import ReadPlan
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.filters.filter_visitor import columns as filter_columns
 from pyhudi.records.filters.spark_sql import to_spark_sql
-from pyhudi.records.keys.key_spec import path_valued_columns
+from pyhudi.records.keys.key_spec import partition_columns, path_valued_columns
 from pyhudi.records.schema_cast import relabel, same_type
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
@@ -71,7 +73,7 @@ from pyhudi.table.snapshot import Snapshot, TableSchema, load_snapshot, read_com
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.base_file_reader import open_base_file
 from pyhudi.tasks.read_changes import change_schema
-from pyhudi.tasks.read_slice import ReadSpec, run_read
+from pyhudi.tasks.read_slice import ReadSpec, run_read, values_of_folder
 
 _GLOB_CHARACTERS = frozenset("{}[]*?\\")
 """Spark parses a path with one of these as a glob pattern."""
@@ -87,7 +89,9 @@ def to_dataframe(session: SparkSession, snapshot: Snapshot, spec: ReadSpec, plan
     """
     _check_reachable(spec.storage)
     native, task_slices = _divided(session, snapshot, spec, plan.slices)
-    frames = [_scanned(session, spec, schema, paths) for schema, paths in native]
+    folders = sorted({slice_.partition for slice_ in plan.slices})
+    from_path = folder_columns(spec, _needed(spec), folders) or {}
+    frames = [_scanned(session, spec, schema, paths, from_path) for schema, paths in native]
     if task_slices:
         frames.append(_through_tasks(session, spec, task_slices))
     if not frames:
@@ -176,9 +180,13 @@ def _divided(
     from_path = {*spec.path_columns, *(path_valued_columns(spec.keys) if spec.values_from_path else ())}
     # Spark's scan returns the bytes of a vector.
     by_task = not from_path.isdisjoint(needed.names) or any(is_vector(field.type) for field in needed)
+    by_task = by_task or folder_columns(spec, needed, sorted({slice_.partition for slice_ in slices})) is None
+    partition_by_task: dict[str, bool] = {}
     for slice_ in slices:
+        if slice_.partition not in partition_by_task:
+            partition_by_task[slice_.partition] = not _has_one_value_each(spec, slice_.partition, needed)
         # Spark's ORC scan interprets times in its own zone, not the writer's.
-        to_task = by_task or (slice_.base is not None and is_orc(slice_.base.path))
+        to_task = by_task or partition_by_task[slice_.partition] or (slice_.base is not None and is_orc(slice_.base.path))
         base = None if to_task or slice_.logs or slice_.source is not None else slice_.base
         (task_slices if base is None or _is_hidden_from_spark(spec, needed, storage, base) else plain).append(slice_)
     by_schema: dict[pa.Schema | None, list[str]] = {}
@@ -228,7 +236,61 @@ def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | Non
     return pa.schema(fields)
 
 
-def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Sequence[str]) -> DataFrame:
+def folder_columns(spec: ReadSpec, needed: pa.Schema, partitions: Sequence[str]) -> dict[str, str] | None:
+    """The partition columns among the needed ones as Spark SQL over `_hoodie_partition_path`, which is the folder of a row.
+
+    None if Spark cannot compute one of them as PyHudi does, or rows do not store the path: tasks read the files.
+    """
+    if not spec.folder_values:
+        return {}
+    fields = partition_columns(spec.keys)
+    wanted = [name for name in path_valued_columns(spec.keys) if needed.get_field_index(name) >= 0]
+    wanted = [name for name in wanted if name not in spec.path_columns]
+    if not wanted:
+        return {}
+    hive_style = spec.keys.hive_style
+    is_plain = not spec.keys.slash_dates and not any("%" in path or ("=" in path and not hive_style) for path in partitions)
+    folders = [split_path(path) if len(fields) > 1 else [path] for path in partitions]
+    one_folder_each = all(
+        len(names) == len(fields)
+        and (not hive_style or all(name.startswith(f"{field}=") for name, field in zip(names, fields, strict=True)))
+        for names in folders
+    )
+    if not (spec.populate_meta_fields and is_plain and one_folder_each):
+        return None
+    result = {}
+    for name in wanted:
+        type_ = needed.field(name).type
+        if not (pa.types.is_string(type_) or pa.types.is_integer(type_) or pa.types.is_date32(type_)):
+            return None
+        text = f"trim(BOTH '/' FROM {PARTITION_PATH})"
+        if len(fields) > 1:
+            text = f"split_part({text}, '/', {fields.index(name) + 1})"
+        if spec.keys.hive_style:
+            text = f"substring({text}, {len(name) + 2})"
+        (field,) = to_spark_schema(pa.schema([needed.field(name)])).fields
+        result[name] = f"try_cast({text} AS {field.dataType.simpleString()})"
+    return result
+
+
+def _has_one_value_each(spec: ReadSpec, partition: str, needed: pa.Schema) -> bool:
+    """Whether the folder of a partition determines the value of each needed partition column."""
+    if not spec.folder_values:
+        return True
+    wanted = [name for name in path_valued_columns(spec.keys) if needed.get_field_index(name) >= 0]
+    of_folder = values_of_folder(spec, partition, needed)
+    return all(name in spec.path_columns or len(of_folder.get(name, ())) == 1 for name in wanted)
+
+
+def _scanned(
+    session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Sequence[str], from_path: Mapping[str, str]
+) -> DataFrame:
+    replaced = {name: text for name, text in from_path.items() if name in schema.names}
+    if replaced:
+        stored = [field for field in schema if field.name not in replaced]
+        if PARTITION_PATH not in schema.names:
+            stored.append(spec.table_schema.field(PARTITION_PATH).with_nullable(True))
+        schema = pa.schema(stored)
     verify_pages = spec.checksums is not ChecksumMode.NEVER
     frame = scan_base_files(session, open_storage(spec.storage), to_spark_schema(schema), paths, verify_pages=verify_pages)
     casts: dict[str, Column] = {}
@@ -238,11 +300,12 @@ def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Se
             cast = spark_cast(column(field.name), field.type, target_type)
             assert cast is not None, "columns without a cast were left to tasks"
             casts[field.name] = cast
+    casts.update((name, expr(text)) for name, text in replaced.items())
     if casts:
         frame = frame.withColumns(casts)
     if spec.condition is not None:
         frame = frame.where(to_spark_sql(spec.condition, spec.table_schema))
-    return frame if schema.names == spec.output.names else frame.select(*map(quote_spark_name, spec.output.names))
+    return frame if frame.columns == spec.output.names else frame.select(*map(quote_spark_name, spec.output.names))
 
 
 def spark_cast(value: Column, source: pa.DataType, target: pa.DataType) -> Column | None:

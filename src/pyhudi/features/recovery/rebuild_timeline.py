@@ -38,7 +38,7 @@ from pyhudi.features.recovery.inspect_files import FileFacts, FileTask, run_file
 from pyhudi.format.actions.commit_metadata import LOST_FILES_KEY
 from pyhudi.format.instants import INSTANT_TIME_LENGTH, Action, Instant, State, parse_instant_file, shift_instant_time
 from pyhudi.format.json_document import parse_json
-from pyhudi.format.names import BaseFileName, LogFileName, parse_base_file, parse_data_file_instant, parse_log_file
+from pyhudi.format.names import BaseFileName, LogFileName, is_log_file, parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import (
     MARKER_FOLDER,
     METADATA_FOLDER,
@@ -210,7 +210,7 @@ def _publish(locked_context: TableContext, step_size: RebuiltInstant, completed_
 
 
 def _named(info: FileInfo) -> BaseFileName | LogFileName | None:
-    return parse_log_file(info.name) if info.name.startswith(".") else parse_base_file(info.name)
+    return parse_log_file(info.name) if is_log_file(info.name) else parse_base_file(info.name)
 
 
 def _instant_of(info: FileInfo) -> str:
@@ -221,7 +221,7 @@ def _instant_of(info: FileInfo) -> str:
 
 def _data_file(fact: FileFacts) -> DataFile:
     folder, text = parent_folder(fact.path), file_name(fact.path)
-    name = parse_log_file(text) if text.startswith(".") else parse_base_file(text)
+    name = parse_log_file(text) if is_log_file(text) else parse_base_file(text)
     assert name is not None, "others were left out"
     return DataFile(fact.path, folder, name, fact.size_bytes, fact.rows, fact.rows_written_by_instant, fact.schema)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
+from pyhudi.format.names import is_log_file
 from pyhudi.format.paths import file_name
 from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS
 from pyhudi.metadata_table.file_group_merge import BLOOM_FILTERS_BY_FILE, CellMergeRule
@@ -80,7 +81,7 @@ class BloomFilterIndex(Index):
     def check(self, table: CheckedTable) -> IndexFindings:
         """Compare the stored filters with those in the footers."""
         findings = IndexFindings()
-        files = tuple(file for file in table.files if not file_name(file[1]).startswith("."))
+        files = tuple(file for file in table.files if not is_log_file(file_name(file[1])))
         task = IndexFilesTask(table.context.storage.spec(), files, table.schema, FileIndexing(bloom_filters=True), table.validity)
         results = zip(files, run_index_files(task), strict=True)
         footer_filters = [(path, file.partition, file.indexed.bloom) for (_, path, _), file in results]

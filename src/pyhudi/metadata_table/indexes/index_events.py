@@ -15,7 +15,7 @@ from pyhudi.errors import Internal
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.instants import Instant
 from pyhudi.format.meta_columns import RECORD_KEY, with_meta_fields
-from pyhudi.format.names import parse_data_file_instant, parse_log_file
+from pyhudi.format.names import is_log_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import file_name, join_path
 from pyhudi.metadata_table.file_tasks import ExistingFile, IndexFilesTask, run_index_files
 from pyhudi.metadata_table.reader.metadata_listing import find_files_since_retained
@@ -316,7 +316,7 @@ class FilesCleaned:
     @property
     def deleted_bases(self) -> dict[str, list[str]]:
         """The deleted base files."""
-        return {partition: [name for name in names if not name.startswith(".")] for partition, names in self.deleted.items()}
+        return {partition: [name for name in names if not is_log_file(name)] for partition, names in self.deleted.items()}
 
 
 class IndexBuild:

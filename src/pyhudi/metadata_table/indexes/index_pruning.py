@@ -45,6 +45,8 @@ class Filter:
         stores_keys: The rows have the column `_hoodie_record_key`.
         indexed_in_utc: Expression indexes were evaluated in UTC, as filters are. Otherwise results that depend on the
             time zone are unusable.
+        from_folder: Partition columns, for which indexes other than those of record keys cannot answer: rows have the
+            value of their folder, and files may store another one.
     """
 
     condition: Expr
@@ -53,6 +55,7 @@ class Filter:
     unusable: frozenset[str] = frozenset()
     stores_keys: bool = True
     indexed_in_utc: bool = False
+    from_folder: frozenset[str] = frozenset()
 
     @property
     def record_keys(self) -> pa.StringArray | None:
@@ -62,7 +65,7 @@ class Filter:
 
     def matching_texts(self, column: str, layout: int = 1) -> pa.StringArray | None:
         """Return the only values that matching rows can have in a column, as text in an index layout; None if unrestricted."""
-        if column.split(".")[0] in self.unusable:
+        if column.split(".")[0] in self.unusable | self.from_folder:
             return None
         try:
             return secondary_texts(self.condition, self.schema, column, layout)
@@ -72,7 +75,7 @@ class Filter:
 
     def for_expression(self, column: str, expression: IndexExpression) -> FunctionCall | None:
         """Return the filter's call of the function of an expression index with the same options; None if there is none."""
-        if column.split(".")[0] in self.unusable:
+        if column.split(".")[0] in self.unusable | self.from_folder:
             return None
         for call in calls(self.condition):
             column_and_expression = as_index_expression(call)
@@ -91,7 +94,7 @@ class Filter:
         """Return the columns of the filter that have statistics in an index."""
         if definition is None:
             return []
-        return columns_with_statistics(self.condition, self.schema, definition.source_fields, self.unusable)
+        return columns_with_statistics(self.condition, self.schema, definition.source_fields, self.unusable | self.from_folder)
 
 
 @dataclass(frozen=True, slots=True)

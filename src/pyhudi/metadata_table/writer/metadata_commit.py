@@ -35,7 +35,7 @@ from pyhudi.format.actions.rollback_metadata import (
 )
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State, completed_action
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.names import parse_data_file_instant
+from pyhudi.format.names import is_log_file, parse_data_file_instant
 from pyhudi.format.paths import SIDE_FOLDER, file_name, join_path, parent_folder
 from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, FILES, PARTITION_STATS
 from pyhudi.metadata_table.indexes import index_for_partition, maintained_partitions, open_indexes, prepare_all
@@ -408,7 +408,7 @@ def _lists_files_of(reader: MetadataTable, target: str, deleted: Mapping[str, It
     deleted_names = {partition: frozenset(map(file_name, paths)) for partition, paths in deleted.items()}
     files = find_files(reader, deleted)
     return any(
-        name in deleted_names[partition] or (parse_data_file_instant(name) == target and (logs or not name.startswith(".")))
+        name in deleted_names[partition] or (parse_data_file_instant(name) == target and (logs or not is_log_file(name)))
         for partition, name in zip(files.column("partition").to_pylist(), files.column("name").to_pylist(), strict=True)
     )
 

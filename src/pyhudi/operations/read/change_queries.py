@@ -121,7 +121,7 @@ def plan_change_query(
     chosen = {instant: metadata for instant, metadata in commits.items() if changes_records(metadata)}
     snapshot = with_latest_columns(snapshot, chosen)
     check_columns_compatible(snapshot, {**_before_replaced(snapshot, chosen), **chosen})
-    reader = replace(read_spec(snapshot, ["*"]), checksums=settings.checksums)
+    reader = replace(read_spec(snapshot, ["*"]), checksums=settings.checksums, folder_values=True)
     schema = change_schema(reader.table_schema, typed=typed)
     spec = ChangeSpec(
         reader=reader,

@@ -29,6 +29,7 @@ from typing import Annotated
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.format.names import are_log_files
 from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.indexes import readable
@@ -136,6 +137,8 @@ def plan_filtered_read(
         plan = plan_slices(snapshot.slices(partitions, as_of), None)
         if base_files_only:
             plan = replace(plan, slices=_base_files(plan.slices))
+    if not plan.slices and not base_files_only:
+        snapshot.check_files_are_listed(as_of)
     return replace(plan, prunings=((pruning,) if pruning else ()) + plan.prunings)
 
 
@@ -178,6 +181,7 @@ class _Request:
             self.unusable,
             spec.populate_meta_fields,
             self.settings.indexed_in_utc,
+            frozenset(path_valued_columns(spec.keys)) if spec.folder_values else frozenset(),
         )
 
     def plan(self, partitions: Sequence[str]) -> ReadPlan | None:
@@ -234,7 +238,7 @@ class _Request:
         flags = pc.is_in(listed, value_set=excluded).to_numpy(zero_copy_only=False)
         if self.base_files_only:
             # Contents of log files do not matter here.
-            flags = flags | pc.starts_with(names_table.column("name"), ".").to_numpy()
+            flags = flags | are_log_files(names_table.column("name").combine_chunks()).to_numpy(zero_copy_only=False)
         if not flags.any():
             count = count_groups(names_table)
             self.prunings.append(PruningStep(step, "file groups", count, count))

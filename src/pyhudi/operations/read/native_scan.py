@@ -36,6 +36,7 @@ from pyhudi.planning.native_scan import (
     grouped_scans,
     native_columns,
 )
+from pyhudi.records.column_statistics import footer_ranges, stored_value
 from pyhudi.records.filters.filter_visitor import columns as filter_columns
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import FileInfo
@@ -44,7 +45,7 @@ from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks.base_file_reader import missing_file_error, open_base_input, open_base_rows
 from pyhudi.tasks.incoming_layout import rows_without_columns
-from pyhudi.tasks.read_slice import ReadSpec, SliceOverlay, is_joined, overlay_slice, path_values
+from pyhudi.tasks.read_slice import ReadSpec, SliceOverlay, is_joined, overlay_slice, path_values, values_of_folder
 
 _VERIFIED: LruCache[tuple[str, int, int], frozenset[str]] = LruCache(1 << 14)
 """Columns whose pages were verified, by path, size and modification time of a file."""
@@ -167,7 +168,10 @@ class _Layouts:
                 raise missing_file_error(self._storage, path)
             metadata = self._metadata(info)
             stored = self._stored(metadata)
-            constants = path_values(spec, slice_.partition, self._needed, frozenset(stored.schema.names))
+            of_path = path_values(spec, slice_.partition, self._needed, frozenset(stored.schema.names))
+            constants = self._without_equal(slice_.partition, of_path, metadata)
+            if constants is None:
+                return None
             origins = None if spec.ids is None else spec.ids.origins(slice_.base.name.instant_time)
             columns = native_columns(self._needed, stored, constants, origins)
             if columns is None:
@@ -177,6 +181,28 @@ class _Layouts:
             return NativeFile(self._storage.full_path(path), stored.schema, metadata.num_rows), columns
         except (HudiError, pa.ArrowException, UnicodeDecodeError, OSError):
             return None
+
+    def _without_equal(
+        self, partition: str, constants: dict[str, pa.Scalar], metadata: pq.FileMetaData
+    ) -> dict[str, pa.Scalar] | None:
+        """The constants without those that the file stores in every row: fewer files differ then. None if the file may
+        store values that only PyHudi's reader replaces.
+        """
+        of_folder = values_of_folder(self._spec, partition, self._needed)
+        ranges = footer_ranges(metadata, self._needed, tuple(of_folder)) if of_folder else {}
+        remaining = dict(constants)
+        for name, values in of_folder.items():
+            stored = [stored_value(value) for value in values]
+            known = ranges.get(name)
+            is_equal = known is not None and (
+                (known.is_all_null and None in stored)
+                or (known.min is not None and known.null_count == 0 and known.min == known.max and known.min in stored)
+            )
+            if is_equal:
+                remaining.pop(name, None)
+            elif name not in constants and known is not None:
+                return None
+        return remaining
 
     def _metadata(self, info: FileInfo) -> pq.FileMetaData:
         """The footer of a file. A cached one costs no access to the file."""

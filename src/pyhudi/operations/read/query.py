@@ -26,7 +26,7 @@ from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.avro_to_arrow import check_supported
 from pyhudi.format.instants import Instant, State
 from pyhudi.format.meta_columns import COMMIT_TIME, META_COLUMNS, with_meta_fields
-from pyhudi.format.names import BASE_EXTENSIONS
+from pyhudi.format.names import BASE_EXTENSIONS, is_log_file
 from pyhudi.format.paths import file_name
 from pyhudi.format.table_versions import TableVersion, parse_table_version
 from pyhudi.operations.read.checkpoints import check_checkpoint_not_restored, earliest_request
@@ -347,7 +347,8 @@ def table_schema(snapshot: Snapshot, *, meta_columns: bool) -> pa.Schema:
 
 def read_spec(snapshot: Snapshot, columns: Sequence[str] | None) -> ReadSpec:
     """Return how tasks read the current rows of the snapshot. Raises the errors of `plan_snapshot_query`."""
-    return _read_spec(snapshot, columns, None, _validity(snapshot), values_from_path=False)
+    spec = _read_spec(snapshot, columns, None, _validity(snapshot), values_from_path=False)
+    return replace(spec, folder_values=False)
 
 
 def _validity(snapshot: Snapshot, as_of: str | None = None) -> InstantValidity:
@@ -388,7 +389,12 @@ def _read_spec(
     check_supported((field for field in stored if field.name in used), f"cannot read {snapshot.context.storage.uri}")
     path_columns = tuple(snapshot.path_fields.names)
     return replace(
-        spec, condition=bound, values_from_path=values_from_path, path_columns=path_columns, checksums=settings.checksums
+        spec,
+        condition=bound,
+        values_from_path=values_from_path,
+        folder_values=True,
+        path_columns=path_columns,
+        checksums=settings.checksums,
     )
 
 
@@ -433,7 +439,7 @@ def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata])
             return None
         for metadata in commits.values():
             for path, size_bytes in sizes_in(metadata, paths).items():
-                if file_name(path).startswith("."):
+                if is_log_file(file_name(path)):
                     check_size(snapshot.context.storage, path, by_path[path].size_bytes, {path: size_bytes})
         files[partition] = [by_path[path] for path in sorted(paths)]
     timeline = restricted_timeline(snapshot.timeline, commits)

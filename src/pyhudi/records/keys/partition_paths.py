@@ -10,7 +10,8 @@ code processes each distinct value once and never a row.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +23,12 @@ from pyhudi.options.table_options import URL_ENCODE
 from pyhudi.records.dotted_columns import column_at
 from pyhudi.records.java_strings import has_text, is_binary_like
 from pyhudi.records.joda_timestamps import parse_pattern
-from pyhudi.records.keys.key_spec import KeySpec, PartitionField, PartitionFieldType, partition_columns
+from pyhudi.records.keys.key_spec import KeySpec, PartitionField, PartitionFieldType, partition_columns, path_valued_columns
 from pyhudi.records.keys.key_values import key_text, value_codes
 from pyhudi.records.keys.partition_times import time_parts
 
+_MOST_SEPARATORS = 6
+"""Limit on the slashes of a path in a table with slash-separated dates; paths with more determine no value."""
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """Path of a null or empty partition value."""
 
@@ -174,6 +177,47 @@ def values_from_path(spec: KeySpec, path: str, schema: pa.Schema, names: Collect
     return {name: partition_value(texts[name], schema.field(name).type) for name in names}
 
 
+def folder_values(
+    spec: KeySpec, path: str, schema: pa.Schema, path_columns: Collection[str] = ()
+) -> dict[str, tuple[pa.Scalar, ...]]:
+    """Return the values that rows of a partition may have in the columns that its path determines.
+
+    Several values have the same path: null and an empty text, or dates with dashes and slashes. The first is that of the
+    path alone.
+
+    Args:
+        spec: The table's partition fields.
+        path: Partition path.
+        schema: Top-level columns; others are omitted.
+        path_columns: Columns whose value is the path's text, even if a time of that text has smaller units.
+
+    Returns:
+        No columns if the path does not fit the partition fields.
+    """
+    try:
+        texts = dict(zip(partition_columns(spec), parse_partition_path(spec, path), strict=True))
+        types = {name: schema.field(name).type for name in texts if schema.get_field_index(name) >= 0}
+        exact = {name for name in path_valued_columns(spec) if name in types and is_exact(texts[name], types[name])}
+        values = {name: partition_value(texts[name], type_) for name, type_ in types.items() if name in {*exact, *path_columns}}
+        return {name: _values_of(name, value, path, spec) for name, value in values.items()}
+    except (InvalidRequest, TableState, CorruptData):
+        return {}
+
+
+def with_folder_values(rows: pa.Table, values: Mapping[str, tuple[pa.Scalar, ...]]) -> pa.Table:
+    """Return rows of a partition with the first value of `folder_values` in place of a stored one that is none of them."""
+    for name, possible in values.items():
+        index = rows.schema.get_field_index(name)
+        field = rows.schema.field(index) if index >= 0 else None
+        if field is None or (not field.nullable and not possible[0].is_valid):
+            continue
+        column = rows.column(index)
+        matching = pc.is_in(column, value_set=pa.array([value.as_py() for value in possible], field.type))
+        if not pc.all(matching, min_count=0).as_py():
+            rows = rows.set_column(index, field, pc.if_else(matching, column, possible[0].cast(field.type)))
+    return rows
+
+
 def _parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.ndarray, pa.StringArray]:
     """Return the value code of each row, and the string of each distinct value (including the default partition)."""
     if not has_text(array.type):
@@ -249,3 +293,29 @@ def _parsed_value(spec: KeySpec, field: PartitionField, text: str) -> str | None
     if spec.slash_dates:
         return text.replace("/", "-")
     return decode_partition_value(text) if spec.url_encode else text
+
+
+def _values_of(name: str, value: pa.Scalar, path: str, spec: KeySpec) -> tuple[pa.Scalar, ...]:
+    """The values that rows of a partition may have in a column when its path is read as `value`."""
+    type_ = value.type
+    if pa.types.is_binary(type_) and not value.is_valid:
+        return value, pa.scalar(b"", type_)
+    if not pa.types.is_string(type_):
+        return (value,)
+    if not value.is_valid:
+        # The partition of null also holds rows with an empty text, and with the name of this partition as their text.
+        return value, pa.scalar("", type_), pa.scalar(DEFAULT_PARTITION, type_)
+    text = str(value.as_py())
+    if spec.slash_dates:
+        return tuple(pa.scalar(other, type_) for other in _dashes_or_slashes(text))
+    # A folder named column=value is parsed in Hive style regardless of the table's properties.
+    is_hive_style = not spec.hive_style and f"/{name}=" in f"/{path}"
+    return (value, pa.scalar(f"{name}={text}", type_)) if is_hive_style else (value,)
+
+
+def _dashes_or_slashes(text: str) -> tuple[str, ...]:
+    """The texts whose path is that of `text` in a table with slash-separated dates."""
+    first, *parts = text.split("-")
+    if len(parts) > _MOST_SEPARATORS:
+        raise TableState(f"the partition value {text!r} has more than {_MOST_SEPARATORS} separators")
+    return tuple(first + "".join(map("".join, zip(marks, parts, strict=True))) for marks in product("-/", repeat=len(parts)))
