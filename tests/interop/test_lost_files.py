@@ -23,7 +23,7 @@ def test_hudi_reads_and_writes_a_table_after_an_accepted_loss(hudi: ApacheHudi, 
     files = [file for file in (path / "x").iterdir() if file.suffix == ".parquet" or ".log." in file.name]
     max(files, key=lambda file: file.stat().st_mtime_ns).write_bytes(b"")
     hp.Table(path).repair(accept_loss=True)
-    read = {"hoodie.metadata.enable": True}
+    read: dict[str, Any] = {"hoodie.metadata.enable": True}
     assert sorted(hudi.read(path, **read)["ts"].to_pylist()) == [1, 2]
     options: dict[str, Any] = {
         "hoodie.table.name": "t",

@@ -260,7 +260,7 @@ def test_bounds_missing_from_footers_are_computed(tmp_path: Path, kind: str) -> 
     table.upsert(odd.set_column(2, "ts", pa.array([2, 2], pa.int64())))
     metadata = true(table)
     for row in find_partition_stats(metadata, ["note"]).to_pylist():
-        assert row["max"]["value"].endswith(b"x" * 5000)
+        assert row["max"]["value"].endswith(b"x" * 251 + b"y")
     assert table.scan(filter=f"note = '{long}'").count() == 1
 
 
