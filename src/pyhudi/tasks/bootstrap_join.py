@@ -23,6 +23,7 @@ from pyhudi.records.stored_rows import in_table_columns
 from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.storage.outside_names import check_same_store
 from pyhudi.table.bootstrap_sources import BootstrapSources
 from pyhudi.tasks.base_file_reader import OpenFile, open_base_file
 from pyhudi.tasks.incoming_layout import rows_without_columns
@@ -112,7 +113,7 @@ def open_source(table: StorageSpec, source: SourceFile) -> Iterator[OpenFile]:
     Raises as `check_source_unchanged`, before and after: rows of a replaced file would be joined with wrong keys.
     """
     check_source_unchanged(table, source)
-    storage = open_storage(StorageSpec(parent_folder(source.uri), table.options))
+    storage = _source_storage(table, source)
     try:
         with open_base_file(storage, file_name(source.uri), is_bootstrapped=True) as file:
             yield file
@@ -123,12 +124,18 @@ def open_source(table: StorageSpec, source: SourceFile) -> Iterator[OpenFile]:
     check_source_unchanged(table, source)
 
 
+def _source_storage(table: StorageSpec, source: SourceFile) -> Storage:
+    """The folder of a source file, opened with the options of the table."""
+    check_same_store(source.uri, table, "a bootstrap source")
+    return open_storage(StorageSpec(parent_folder(source.uri), table.options))
+
+
 def check_source_unchanged(table: StorageSpec, source: SourceFile) -> None:
     """Raise TableState when a source file is missing, CorruptData when its size or time differs from that at bootstrap.
 
     table: as in `open_source`.
     """
-    info = open_storage(StorageSpec(parent_folder(source.uri), table.options)).stat(file_name(source.uri))
+    info = _source_storage(table, source).stat(file_name(source.uri))
     if info is None:
         raise TableState(f"{source.uri} is missing: it holds rows of a table that was bootstrapped over it; restore the file")
     if (info.size_bytes, info.modified_ms) != (source.size_bytes, source.modified_ms):

@@ -26,7 +26,6 @@ from pyhudi.metadata_table.writer.initialize_partitions import PartitionBuilder
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.write_rows import Write
 from pyhudi.storage import open_storage
-from pyhudi.storage.memory import forget_memory
 from tests.support.metadata_truth import assert_metadata_is_true
 
 OPTIONS = {
@@ -401,7 +400,7 @@ def test_index_definitions_are_stored_at_the_configured_path(tmp_path: Path, pla
     (path / INDEX_DEFINITIONS_FILE).rename(file)
     values = parse_properties((path / PROPERTIES_FILE).read_bytes())
     (path / PROPERTIES_FILE).write_bytes(format_properties({**values, "hoodie.table.index.defs.path": named}))
-    table = Table(path, options=OPTIONS)
+    table = Table(path, {"link_roots": f"{path}-beside"}, options=OPTIONS)
     table.upsert(rows(range(2, 6), ts=2, note="m"))
     assert table.lookup(["k003"]).to_arrow().num_rows == 1
     assert_metadata_is_true(table)
@@ -424,19 +423,37 @@ def _elsewhere(path: Path, uri: str) -> Table:
     (path / INDEX_DEFINITIONS_FILE).unlink()
     values = parse_properties((path / PROPERTIES_FILE).read_bytes())
     (path / PROPERTIES_FILE).write_bytes(format_properties({**values, "hoodie.table.index.defs.path": uri}))
-    return Table(path, options=OPTIONS)
+    return Table(path, {"link_roots": str(path.parent / "defs")}, options=OPTIONS)
 
 
-def test_definitions_in_a_store_of_another_kind(tmp_path: Path) -> None:
-    table = _elsewhere(tmp_path / "t", "memory://definitions/of/index.json")
-    storage = open_storage("memory://definitions/of")
+def test_definitions_in_a_local_folder_that_the_caller_names(tmp_path: Path) -> None:
+    table = _elsewhere(tmp_path / "t", f"{tmp_path}/defs/index.json")
     table.index.create("column_stats", "moment", function="to_date")
     table.index.drop("secondary_index_note")
-    names = list(json.loads(storage.read("index.json") or b"")["indexDefinitions"])
+    names = list(json.loads((tmp_path / "defs" / "index.json").read_bytes())["indexDefinitions"])
     assert names == ["column_stats", "expr_index_to_date_moment"]
     table.upsert(rows(range(2, 6), ts=2, note="m"))
     assert_metadata_is_true(table)
-    forget_memory("definitions")
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("memory://definitions/of/index.json", "in another store"),
+        ("s3://bucket/index.json", "in another store"),
+        ("{}/other/index.json", "outside of the table.*link_roots="),
+    ],
+)
+def test_definitions_elsewhere_are_not_opened(tmp_path: Path, uri: str, message: str) -> None:
+    table = _elsewhere(tmp_path / "t", f"{tmp_path}/defs/index.json")
+    path = tmp_path / "t" / PROPERTIES_FILE
+    values = parse_properties(path.read_bytes())
+    path.write_bytes(format_properties({**values, "hoodie.table.index.defs.path": uri.format(tmp_path)}))
+    with pytest.raises(Unsupported, match=f"hoodie.table.index.defs.path of the table .*{message}"):
+        Table(table.uri, options=OPTIONS).index.create("column_stats", "moment")
+    with pytest.raises(Unsupported, match=f"hoodie.table.index.defs.path of the table .*{message}"):
+        Table(table.uri, options=OPTIONS).upsert(rows(range(3)))
+    assert not (tmp_path / "other").exists()
 
 
 def test_index_definitions_changed_by_another_table_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,7 +475,7 @@ def test_index_definitions_changed_by_another_table_are_kept(tmp_path: Path, mon
         table.index.drop("secondary_index_note")
     assert json.loads(file.read_text()) == other
     monkeypatch.undo()
-    table = Table(tmp_path / "t", options=OPTIONS)
+    table = Table(tmp_path / "t", {"link_roots": str(tmp_path)}, options=OPTIONS)
     table.upsert(rows(range(6, 8)))
     table.index.drop("secondary_index_note")
     assert "secondary_index_note" not in file.read_text()

@@ -4,9 +4,9 @@ The property with their path is relative to the table. Writers that follow the p
 table's own path, which is outdated after the table is moved. A path that ends like the default location is therefore
 the default location.
 
-Definitions may also be stored elsewhere in the table or outside of it. In a store of the same kind they are opened with
-the table's storage options; in another kind, with those of the environment. Outside of the table its lock does not
-exclude other writers, so a change requires that the content still equals what this process has read.
+Definitions may also be stored elsewhere in the table or outside of it, in the store of the table. A local file outside
+of it must be in a folder of the storage option `link_roots`. Outside of the table its lock does not exclude other
+writers, so a change requires that the content still equals what this process has read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, file_name, parent_folder
 from pyhudi.options.table_options import INDEX_DEFINITIONS_PATH
 from pyhudi.storage.base import Storage
 from pyhudi.storage.factory import open_storage
-from pyhudi.storage.fault_injection import FAULT_OPTION
+from pyhudi.storage.outside_names import check_admitted, check_same_store
 from pyhudi.storage.uris import Location, parse_uri
 from pyhudi.table.retry_on_corrupt import retry_while_corrupt
 from pyhudi.table.table_config import store_table_config
@@ -128,13 +128,12 @@ def _place(context: TableContext, definitions_path: str) -> tuple[Storage, str]:
         # A path without a scheme belongs to the table's own store.
         location = Location(table_location.scheme, table_location.authority, definitions_path.strip("/"))
     elif ":/" in definitions_path:
-        location = parse_uri(definitions_path)
+        location = check_same_store(definitions_path, storage.spec(), INDEX_DEFINITIONS_PATH.stored_as)
     else:
         return storage, definitions_path
     if location.key.startswith(f"{table_location.key}/"):
         return storage, location.key.removeprefix(f"{table_location.key}/")
-    folder = replace(location, path=parent_folder(location.path))
-    spec = storage.spec()
-    # Another kind of store has other options, and must not receive the secrets of this one.
-    options = spec.options if location.scheme == table_location.scheme else tuple(o for o in spec.options if o[0] == FAULT_OPTION)
-    return open_storage(replace(spec, uri=folder.uri, options=options)), file_name(location.path)
+    folder, spec = replace(location, path=parent_folder(location.path)), storage.spec()
+    if location.scheme == "file":
+        check_admitted(location, spec, INDEX_DEFINITIONS_PATH.stored_as)
+    return open_storage(replace(spec, uri=folder.uri)), file_name(location.path)
