@@ -44,11 +44,9 @@ import contextlib
 import errno
 import hashlib
 import os
-import shutil
 import stat as stat_module
 import sys
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from functools import lru_cache
 from pathlib import PurePath
 from types import TracebackType
@@ -56,29 +54,19 @@ from types import TracebackType
 import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
-from pyhudi.format.paths import HEARTBEAT_FOLDER, LOCK_FOLDER
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.storage.folder_lock import locked_folder
 from pyhudi.storage.symbolic_links import check_links, parse_link_roots
+from pyhudi.storage.sync_policy import Sync, is_document, is_of_process, is_scratch
 from pyhudi.storage.temporary_names import is_temporary, is_temporary_orphaned, temporary_file_missing_error, temporary_name
 from pyhudi.storage.uris import Location, UriMixin
 
-if sys.platform != "win32":
-    import fcntl
-
 _CLOCK = SystemEnvironment()
-
-# How long a call waits for the advisory lock of a folder, and how long after the last call of this process timed out.
-_FLOCK_WAIT_MS = 500
-_FLOCK_WAIT_STUCK_MS = 20
-_FLOCK_PAUSES_MS = (1, 20)
-_stuck_folders: set[str] = set()
 
 # Without the lock, calls may fence each other; random pauses let one of them succeed.
 _REPLACE_ATTEMPTS = 30
 _LONGEST_REPLACE_PAUSE_MS = 100
-
-_PROCESS_FOLDERS = (LOCK_FOLDER, HEARTBEAT_FOLDER)
 
 _REQUESTED_SUFFIX = ".requested"
 
@@ -102,18 +90,6 @@ _CALLER_MUST_CHANGE = {
     errno.EILSEQ: "the file system rejects the name",
     errno.ELOOP: "the path contains a loop of symbolic links",
 }
-
-
-class Sync(StrEnum):
-    """What is synced to disk before a call returns: the storage option `sync`.  NONE is for tests and scratch tables.
-
-    DOCUMENTS syncs the writes of `put`, `put_if_absent` and `put_if_matches`, which include the whole timeline. After a
-    power failure the timeline is complete, but data files of the last seconds may not be, as in Hudi.
-    """
-
-    DOCUMENTS = "documents"
-    ALL = "all"
-    NONE = "none"
 
 
 class LocalStorage(UriMixin):
@@ -291,10 +267,14 @@ class LocalStorage(UriMixin):
         )
 
     def delete(self, paths: Iterable[str]) -> None:
+        folders: set[str] = set()
         for path in paths:
             with _translated("delete", self._to_change(check_file_path(path))) as full:
                 _unlink_sidecar(full)
-                _unlink(full)
+                if _unlink(full):
+                    folders.add(os.path.dirname(full))
+        for folder in sorted(folders):
+            self._sync_deletions(folder)
 
     def delete_folder(self, path: str) -> None:
         with _translated("delete", self._to_change(check_path(path))) as full:
@@ -305,7 +285,8 @@ class LocalStorage(UriMixin):
             # A writer may add a file while the folder is emptied; two more rounds delete late files.
             for is_last in (False, False, True):
                 try:
-                    shutil.rmtree(full)
+                    _remove_tree(full)
+                    self._sync_deletions(os.path.dirname(full), full)
                     return
                 except FileNotFoundError:
                     if not os.path.lexists(full):
@@ -390,7 +371,7 @@ class LocalStorage(UriMixin):
         staged = os.path.join(staging, os.path.basename(temporary))
         unpublished = temporary
         try:
-            with _contending(folder):
+            with locked_folder(folder):
                 try:
                     os.rename(temporary, staged)
                 except FileNotFoundError:
@@ -408,7 +389,7 @@ class LocalStorage(UriMixin):
             if unpublished:
                 _unlink(unpublished)
             # Other calls may have staged files there. That of the lease, which is replaced often, stays.
-            if not _is_of_process(folder):
+            if not is_of_process(folder):
                 with contextlib.suppress(OSError):
                     os.rmdir(staging)
         self._sync_name(full)
@@ -440,7 +421,7 @@ class LocalStorage(UriMixin):
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 # The folder, which is synced next, is all that an empty file consists of.
-                if data and self._sync is not Sync.NONE and not _is_of_process(os.path.dirname(full)):
+                if data and self._sync is not Sync.NONE and not is_of_process(os.path.dirname(full)):
                     file.flush()
                     os.fsync(file.fileno())
         except BaseException:
@@ -466,8 +447,15 @@ class LocalStorage(UriMixin):
     def _sync_name(self, full: str) -> None:
         """Sync the folder of a replaced document."""
         folder = os.path.dirname(full)
-        if not _is_of_process(folder):
+        if not is_of_process(folder):
             self._sync_folder(folder)
+
+    def _sync_deletions(self, folder: str, deleted: str = "") -> None:
+        """Sync a folder from which files, or the folder `deleted`, were deleted, if a power failure must not undo that."""
+        if self._sync is Sync.ALL and not is_scratch(deleted or folder):
+            # A folder that another process has deleted since is as good as synced with its own parent.
+            with _translated("sync", folder), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                self._sync_folder(folder)
 
     def _sync_folder(self, full: str) -> None:
         if self._sync is Sync.NONE or sys.platform == "win32":
@@ -520,7 +508,8 @@ class _LocalOutput:
             raise _translate(error, "write", self._full) from error
 
     def _publish(self) -> None:
-        synced = self._storage._sync is Sync.ALL
+        sync = self._storage._sync
+        synced = sync is Sync.ALL or (sync is Sync.DOCUMENTS and is_document(self._full))
         if synced:
             with open(self._temporary, "rb") as file:
                 os.fsync(file.fileno())
@@ -545,15 +534,6 @@ def open_local(location: Location, options: dict[str, str]) -> Storage:
     if sync not in tuple(Sync):
         raise InvalidRequest(f"storage option sync={sync!r}: choose one of {', '.join(Sync)}")
     return LocalStorage(location, Sync(sync), parse_link_roots(options.get("link_roots")), options.get("within"))
-
-
-def _is_of_process(folder: str) -> bool:
-    """Return True for the folders of leases and heartbeats, which are not synced.
-
-    After a power failure the processes that wrote them are dead, and any earlier content has the same effect. A lease
-    without content expires (`storage.locks.storage_lease`); a heartbeat without content counts until it is too old.
-    """
-    return folder.endswith(_PROCESS_FOLDERS)
 
 
 def _temporary_path(folder: str) -> str:
@@ -592,9 +572,31 @@ def _unlink_sidecar(full: str) -> None:
     _unlink(os.path.join(folder, f".{name}.crc"))
 
 
-def _unlink(full: str) -> None:
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+def _unlink(full: str) -> bool:
+    """Delete a file; return whether it existed."""
+    try:
         os.unlink(full)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _remove_tree(full: str) -> None:
+    """Delete a folder with its contents, however deep it is: unlike `shutil.rmtree` without recursion."""
+    if os.path.islink(full):
+        raise NotADirectoryError(errno.ENOTDIR, "a symbolic link", full)
+    pending, folders = [full], list[str]()
+    while pending:
+        folders.append(pending.pop())
+        with os.scandir(folders[-1]) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                else:
+                    _unlink(entry.path)
+    # Each folder follows the one that contains it.
+    for folder in reversed(folders):
+        os.rmdir(folder)
 
 
 def _tag(data: bytes) -> str:
@@ -621,38 +623,6 @@ def _fence(full: str, own: str | None = None) -> None:
         for entry in entries:
             if entry.path != own:
                 _unlink(entry.path)
-
-
-@contextlib.contextmanager
-def _contending(folder: str) -> Iterator[None]:
-    """Hold the folder's advisory lock, unless its holder keeps it longer than the time limit."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        _wait_for_flock(descriptor, folder)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _wait_for_flock(descriptor: int, folder: str) -> None:
-    end_ms = _CLOCK.monotonic_ms() + (_FLOCK_WAIT_STUCK_MS if folder in _stuck_folders else _FLOCK_WAIT_MS)
-    pause_ms, longest_ms = _FLOCK_PAUSES_MS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if _CLOCK.monotonic_ms() >= end_ms:
-                _stuck_folders.add(folder)
-                return
-        except OSError as error:
-            raise Unsupported(
-                f"{folder}: the file system does not support flock ({error}): choose another lock provider"
-            ) from error
-        else:
-            _stuck_folders.discard(folder)
-            return
-        _CLOCK.sleep_ms(pause_ms)
-        pause_ms = min(2 * pause_ms, longest_ms)
 
 
 class _translated:

@@ -89,6 +89,17 @@ class Location:
         return Location(self.scheme, self.authority, "/".join(part for part in (self.path, path) if part))
 
 
+def absolute_path(text: str) -> str:
+    """Return the absolute form of a path of the local file system.  Raises InvalidRequest without a working directory."""
+    try:
+        return os.path.abspath(text)
+    except FileNotFoundError:
+        raise InvalidRequest(
+            f"the path {text!r} is relative, and the working directory of this process was deleted: pass an absolute path, or "
+            "change to an existing folder"
+        ) from None
+
+
 def parse_uri(text: str) -> Location:
     """Parse a URI or a plain path.
 
@@ -100,7 +111,7 @@ def parse_uri(text: str) -> Location:
         raise InvalidRequest(f"a table needs a path or URI, found {text!r}")
     matched = _SCHEME.match(text)
     if matched is None:
-        return Location("file", "", "/".join(_parts(os.path.abspath(text).replace(os.sep, "/"))))
+        return Location("file", "", "/".join(_parts(absolute_path(text).replace(os.sep, "/"))))
     scheme, path_text = matched.group(1).lower(), text[matched.end() :]
     authority = ""
     if path_text.startswith("//"):

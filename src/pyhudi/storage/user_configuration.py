@@ -52,8 +52,9 @@ def load_configuration() -> UserConfiguration:
     named = os.environ.get(FILE_VARIABLE)
     own = _own_file()
     configuration = _parse(read_toml(own, "configuration"), own) if named or os.path.isfile(own) else _parse({}, own)
-    here = os.path.abspath(_FILE)
-    if named or not os.path.isfile(here) or (os.path.isfile(own) and os.path.samefile(here, own)):
+    # Without a file there, the working directory itself may not exist.
+    here = os.path.abspath(_FILE) if os.path.isfile(_FILE) else ""
+    if named or not here or (os.path.isfile(own) and os.path.samefile(here, own)):
         return configuration
     return _with_working_directory(configuration, here)
 

@@ -380,6 +380,29 @@ class TestSync:
             assert storage.put_if_absent(f"{path}2", b"1")
             assert synced == ["folder"]
 
+    @pytest.mark.parametrize(("sync", "expected"), [("documents", []), ("none", []), ("all", ["folder", "folder", "folder"])])
+    def test_deletions_of_files_that_reads_may_see_are_synced_with_all(
+        self, tmp_path: Path, synced: list[str], sync: str, expected: list[str]
+    ) -> None:
+        storage = open_storage(tmp_path, {"sync": sync})
+        for path in ("p/a", "p/b", "q/a", "r/a", ".hoodie/.temp/1/m", ".hoodie/.heartbeat/1"):
+            storage.put(path, b"1")
+        synced.clear()
+        storage.delete(["p/a", "p/b", "p/missing", "q/a", "missing/a", ".hoodie/.heartbeat/1"])
+        storage.delete_folder("r")
+        storage.delete_folder(".hoodie/.temp/1")
+        assert synced == expected
+
+    def test_merged_files_of_the_history_are_documents(self, tmp_path: Path, synced: list[str]) -> None:
+        storage = open_storage(tmp_path / "t")
+        history = (".hoodie/timeline/history/1_2_1.parquet", ".hoodie/metadata/.hoodie/timeline/history/1_2_1.parquet")
+        for path in (*history, "p/f.parquet", ".hoodie/metadata/files/f.hfile", ".hoodie/.staged/f"):
+            storage.make_folder(path.rpartition("/")[0])
+            synced.clear()
+            with storage.open_output(path) as sink:
+                sink.write(b"1")
+            assert synced == (["file", "folder"] if path in history else [])
+
 
 def _increment(path: str, rounds: int) -> None:
     storage = open_storage(path, {"sync": "none"})
@@ -426,7 +449,7 @@ class TestSuspendedReplacement:
 
     @pytest.fixture
     def tag(self, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> str:
-        monkeypatch.setattr("pyhudi.storage.local._FLOCK_WAIT_MS", 2)
+        monkeypatch.setattr("pyhudi.storage.folder_lock._FLOCK_WAIT_MS", 2)
         storage.put("f", b"old")
         found = storage.read_versioned("f")
         assert found is not None
@@ -527,3 +550,10 @@ def test_a_process_suspended_while_it_replaces_loses_nothing(tmp_path: Path, ste
         process.kill()
     assert open_storage(tmp_path).read("n") == b"40"
     assert names(tmp_path) == ["n"]
+
+
+def test_a_folder_deeper_than_the_stack_is_deleted(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path, {"sync": "none"})
+    storage.put("a/" * 1500 + "f", b"1")
+    storage.delete_folder("a")
+    assert names(tmp_path) == []

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +79,13 @@ def test_uri_without_credentials_is_accepted() -> None:
 def test_messages_of_clients_lose_secrets() -> None:
     said = "error sending request for url (https://key:hush@host:9000/b/t?X-Amz-Signature=hush&list-type=2): refused"
     assert without_secrets(said) == "error sending request for url (https://***@host:9000/b/t?***&list-type=2): refused"
+
+
+def test_a_deleted_working_directory_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(InvalidRequest, match="'t' is relative, and the working directory of this process was deleted"):
+        parse_uri("t")
+    assert parse_uri("/t").path == "t"

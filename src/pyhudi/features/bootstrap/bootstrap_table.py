@@ -22,6 +22,7 @@ from pyhudi.options.write_options import THREADS
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import Environment, SystemEnvironment
 from pyhudi.storage.locks import LockSettings, open_lock
+from pyhudi.storage.uris import absolute_path
 from pyhudi.tasks.engine_protocol import Engine
 
 if TYPE_CHECKING:
@@ -110,4 +111,4 @@ def _engine(spark: SparkSession | None, options: Options) -> Engine:
 def _absolute(source: str | os.PathLike[str]) -> str:
     """The folder as the table names it, wherever it is read from."""
     text = os.fspath(source).rstrip("/")
-    return text if "://" in text or text.startswith("file:") else os.path.abspath(text)
+    return text if "://" in text or text.startswith("file:") else absolute_path(text)

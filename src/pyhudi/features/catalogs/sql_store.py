@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -21,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 from pyhudi.errors import CorruptData, InvalidRequest, StorageUnavailable, TableExists, TableNotFound
 from pyhudi.features.catalogs.catalog_store import TableEntry
-from pyhudi.storage.uris import sqlite_path, without_secrets
+from pyhudi.storage.uris import absolute_path, sqlite_path, without_secrets
 
 T = TypeVar("T")
 Execute = Callable[..., list[tuple[Any, ...]]]
@@ -216,7 +215,7 @@ class _Sqlite:
         path = sqlite_path(uri)
         if path in ("", ":memory:"):
             raise InvalidRequest("the catalog needs a file: sqlite:////folder/catalog.db; names in memory are hp.Catalog()")
-        self._path = os.path.abspath(path)
+        self._path = absolute_path(path)
         self.name = f"catalog {self._path}"
 
     @contextmanager
