@@ -12,6 +12,7 @@ _.unschedule_compaction
 _.log_compact
 _.unschedule_clustering
 _.expired_partitions
+_.rewrite_record_keys
 _.add_constraint
 _.drop_constraint
 _.record_index

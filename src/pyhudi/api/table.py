@@ -17,15 +17,20 @@ from pyhudi.api.inspect import Inspection
 from pyhudi.api.merge import Merge
 from pyhudi.api.scan import Scan
 from pyhudi.errors import TableExists, TableNotFound
+from pyhudi.format.meta_columns import COMMIT_TIME, META_COLUMNS, PARTITION_PATH
 from pyhudi.operations.admin.create_table import new_table_properties, stored_columns
 from pyhudi.operations.admin.open_table import make_table, resolve_location, settings_with_name
 from pyhudi.operations.admin.option_consistency import check_same_columns, check_same_table
 from pyhudi.operations.admin.table_settings import with_table_arguments
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.key_form_check import partitions_of_other_form
 from pyhudi.options.supported import parse_options
+from pyhudi.options.write_options import COMBINE_BEFORE_INSERT
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.html_repr import facts_as_html
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import Environment, SystemEnvironment
+from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_config import load_table_config, new_table_config
 
 if TYPE_CHECKING:
@@ -36,6 +41,10 @@ from pyhudi.api.table_reads import TableReads
 from pyhudi.api.table_writes import TableWrites
 
 __all__ = ["Filter", "Indexes", "Merge", "Scan", "Table"]
+
+
+_REWRITE_SECONDS = 600
+"""Expected duration of the rewrite of a partition, for other writers."""
 
 
 @checked_class
@@ -127,6 +136,31 @@ class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
         except TableNotFound:
             return False
         return True
+
+    def rewrite_record_keys(self) -> tuple[WriteResult, ...]:
+        """Give all stored record keys one form, in a table with the key generator COMPLEX and one key field.
+
+        Releases of Hudi store such keys as `value` or as `field:value`. In a table of both, a record may exist twice, and
+        writes are refused. This call rewrites each partition that holds keys of another form than the table's, in a commit
+        of its own under the table lock. Of records with one key the row that the table's merge mode prefers remains. The
+        rows of one partition have to fit in memory.
+
+        Returns:
+            The result of each partition; empty if all keys have one form.
+
+        Raises:
+            StorageUnavailable: The lock was not acquired in time.
+
+        Example:
+            >>> results = table.rewrite_record_keys()
+        """
+        results = []
+        for partition in partitions_of_other_form(load_snapshot(self._open.writable(self._open.options))):
+            with self.exclusive(seconds=_REWRITE_SECONDS) as table:
+                rows = table.scan(["*"], filter=[(PARTITION_PATH, "=", partition)]).to_arrow().sort_by(COMMIT_TIME)
+                rows = rows.drop_columns([name for name in META_COLUMNS if name in rows.column_names])
+                results.append(table.insert_overwrite(rows, options={COMBINE_BEFORE_INSERT.key: True}))
+        return tuple(results)
 
     def __repr__(self) -> str:
         config = self._open.context.config

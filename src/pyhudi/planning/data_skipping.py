@@ -46,6 +46,7 @@ from pyhudi.records.hashing import bucket_hashes
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.key_form import has_two_forms
 
 MAX_KEYS = 100_000
 """Maximum number of record keys in a filter for which a lookup pays off."""
@@ -208,6 +209,8 @@ def key_hashes(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: Bucket
     texts = _texts_of_fields(condition, keys, fields, schema)
     if texts is None:
         return None
+    if len(texts) and has_two_forms(keys):
+        texts = with_alternative_key_forms(texts, keys)
     return tuple(bucket_hashes(texts, keys.record_fields, fields).tolist()) if len(texts) else ()
 
 

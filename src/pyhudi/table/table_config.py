@@ -9,7 +9,7 @@ Source: docs/formats/timeline.md, "Other files of a table".
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
@@ -48,12 +48,13 @@ from pyhudi.format.timestamp_units import in_millis
 from pyhudi.metadata_table.codecs.metadata_partitions import FILES
 from pyhudi.options import table_options as props
 from pyhudi.options.declaration import Option
-from pyhudi.records.keys.key_spec import KeyGenerator, KeySpec, partition_columns
+from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.merge_mode import EVENT_TIME_PAYLOAD, MergeMode, MergeSettings, UpdateMode, infer_merge_settings
 from pyhudi.records.ordering import Ordering
 from pyhudi.records.update_modes import check_merge_properties
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
+from pyhudi.table.key_form import find_key_prefix, has_two_forms
 from pyhudi.table.retry_on_corrupt import retry_while_corrupt
 from pyhudi.table.slash_dates import find_slash_dates
 
@@ -285,23 +286,32 @@ def _load_once(storage: Storage) -> TableConfig:
     )
 
 
-_slash_dates: dict[tuple[str, bytes], bool] = {}
-"""Result of `find_slash_dates` by location and properties, which change when a table is replaced."""
+_decisions: dict[tuple[str, bytes, str], bool] = {}
+"""What files show, by location, properties (which change when a table is replaced) and subject."""
 
 
 def _with_file_evidence(storage: Storage, config: TableConfig, data: bytes) -> TableConfig:
-    """Return the settings with `KeySpec.slash_dates` as the files show it, if the properties do not define it."""
-    if not config.keys.slash_dates or config.property(props.SLASH_DATES.stored_as):
-        return config
-    key = storage.uri, data
-    if key not in _slash_dates:
-        evidence = find_slash_dates(storage, config.keys)
+    """Return the settings with what the files show of the keys, where the properties do not define it."""
+    keys = config.keys
+    if keys.slash_dates and not config.property(props.SLASH_DATES.stored_as):
+        slash_dates = _decided(storage, data, "slash dates", lambda: find_slash_dates(storage, keys))
+        keys = replace(keys, slash_dates=slash_dates is not False)
+    if has_two_forms(keys) and config.populate_meta_fields:
+        prefix = _decided(storage, data, "key prefix", lambda: find_key_prefix(storage, keys))
+        keys = keys if prefix is None else replace(keys, prefix_single_key=prefix)
+    return config if keys == config.keys else replace(config, keys=keys)
+
+
+def _decided(storage: Storage, data: bytes, subject: str, find: Callable[[], bool | None]) -> bool | None:
+    key = storage.uri, data, subject
+    if key not in _decisions:
+        evidence = find()
         if evidence is None:
-            return config
-        if len(_slash_dates) >= _MOST_DECISIONS:
-            _slash_dates.clear()
-        _slash_dates[key] = evidence
-    return config if _slash_dates[key] else replace(config, keys=replace(config.keys, slash_dates=False))
+            return None
+        if len(_decisions) >= _MOST_DECISIONS:
+            _decisions.clear()
+        _decisions[key] = evidence
+    return _decisions[key]
 
 
 _MOST_DECISIONS = 64
@@ -472,10 +482,9 @@ _LOCAL_ZONE = _LocalZone()
 
 
 def _key_spec(values: Mapping[str, str], version: TableVersion) -> KeySpec:
-    """How the table names records; the encoding of keys depends on the version."""
+    """How the table names records; without stored keys their form is that of new tables of the version."""
     keys = KeySpec.from_properties(values)
-    spelled = version.prefixes_single_keys and keys.generator is KeyGenerator.COMPLEX and len(keys.record_fields) == 1
-    return replace(keys, prefix_single_key=True) if spelled else keys
+    return replace(keys, prefix_single_key=True) if version.prefixes_single_keys and has_two_forms(keys) else keys
 
 
 def _ordering_fields(values: Mapping[str, str]) -> tuple[str, ...]:

@@ -258,8 +258,6 @@ def test_merge_mode_without_a_payload_class_is_not_downgraded(tmp_path: Path) ->
 
 
 def test_upgrade_to_version_9_with_unsupported_settings_is_rejected(tmp_path: Path) -> None:
-    complex_keys = hp.Table.create(tmp_path / "c", record_key="id", partition_by=["part", "Op"], ordering="ts", options=OPTIONS)
-    complex_keys.upsert(rows(1))
     first = table_with_commits(tmp_path / "f", **{"hoodie.datasource.write.payload.class": f"{MODEL}FirstValueAvroPayload"})
     mysql = hp.Table.create(
         tmp_path / "m",
@@ -269,7 +267,6 @@ def test_upgrade_to_version_9_with_unsupported_settings_is_rejected(tmp_path: Pa
     )
     mysql.upsert(rows(1).drop_columns(["_event_pos"]))
     for table, reason in (
-        (complex_keys, "COMPLEX key generator with one key field"),
         (first, "FirstValue"),
         (mysql, "_event_pos"),
     ):

@@ -55,7 +55,7 @@ def test_a_new_table_has_the_properties_of_release_1_1(name: str, tmp_path: Path
 
 
 def test_keys_of_one_field_and_several_partition_fields_name_the_field(tmp_path: Path) -> None:
-    """As release 1.1.1 for the key generator COMPLEX: a record with different keys of two writers exists twice."""
+    """As release 1.1.1 for the key generator COMPLEX, in new tables: `test_key_forms` has those of other releases."""
     table = Table.create(tmp_path / "t", record_key="id", partition_by=["a", "b"], ordering="ts", options=VERSION)
     rows = pa.table({"id": ["x", "y"], "a": ["1", "2"], "b": ["1", "2"], "ts": [1, 1]})
     for _ in range(2):

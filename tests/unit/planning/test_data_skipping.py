@@ -55,6 +55,6 @@ def test_hashes_of_a_filter_include_those_of_its_rows(fields: tuple[str, ...], h
             continue
         condition = bind(And(tuple(Compare(name, "=", value) for name, value in literals.items())), SCHEMA)
         hashes = key_hashes(condition, spec, SCHEMA, layout)
-        assert hashes is None or list(hashes) == stored, row
+        assert hashes is None or set(hashes) >= set(stored), row
         determined += hashes is not None
     assert determined

@@ -96,7 +96,6 @@ def test_version_6() -> None:
         ({"hoodie.table.checksum": "1"}, CorruptData, "checksum"),
         ({"hoodie.populate.meta.fields": "yes"}, CorruptData, "neither true nor false"),
         ({"hoodie.record.merge.strategy.id": "ce9acb64-bde0-424c-9b91-f6ebba25356d"}, CorruptData, "contradict"),
-        ({"hoodie.table.keygenerator.class": "com.example.MyGenerator"}, Unsupported, "MyGenerator"),
     ],
 )
 def test_invalid_table_properties_are_rejected(changes: dict[str, str], error: type[HudiError], message: str) -> None:

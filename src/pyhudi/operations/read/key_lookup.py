@@ -29,6 +29,7 @@ from pyhudi.records.keys.key_values import check_key_argument
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.schema_cast import conform
 from pyhudi.records.utf8_checks import check_utf8
+from pyhudi.table.key_form import has_two_forms
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.snapshot_cache import SnapshotCache
 from pyhudi.table.table_context import TableContext
@@ -94,7 +95,7 @@ def _condition_of_texts(context: TableContext, keys: pa.StringArray) -> Expr:
 
 def _spellings(spec: KeySpec, keys: pa.StringArray) -> pa.StringArray:
     """Return all stored forms of keys with one field: `value`, or `field:value`, depending on the writer."""
-    if not spec.prefix_single_key or len(spec.record_fields) != 1:
+    if not has_two_forms(spec):
         return keys
     name = f"{spec.record_fields[0]}:"
     is_named = pc.starts_with(keys, name)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from itertools import chain
 
 import pyarrow as pa
 
 from pyhudi.errors import TableState, Unsupported
 from pyhudi.format.hudi_types import stated_hudi_type
 from pyhudi.operations.write.index_lookup import check_lookup, depends_on_groups
+from pyhudi.operations.write.key_form_check import check_one_key_form
 from pyhudi.operations.write.operation_traits import OperationTraits
 from pyhudi.operations.write.write_attempt import raise_stale_on_missing_file
 from pyhudi.operations.write.write_schemas import WriteSchemas
@@ -24,6 +26,7 @@ from pyhudi.planning.bucket_routing import hashed_fields
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
 from pyhudi.records.keys.partition_paths import parse_partition_path
 from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.key_form import has_two_forms
 from pyhudi.table.slash_dates import check_one_spelling
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_config import store_table_config
@@ -62,6 +65,10 @@ def check_preconditions(
     check_columns_by_ids(context, schemas, snapshot)
     if context.config.keys.slash_dates:
         _keep_slash_dates(context, settings, snapshot)
+    if not shape.replaces and has_two_forms(context.config.keys):
+        with raise_stale_on_missing_file(snapshot):
+            searched = None if counts is None else slices_to_search(shape, schemas, snapshot, counts).values()
+            check_one_key_form(snapshot, None if searched is None else chain.from_iterable(searched))
     check_timestamp_paths(context, shape, schemas, lambda: snapshot, counts, columns=columns)
     if not shape.needs_lookup:
         return None

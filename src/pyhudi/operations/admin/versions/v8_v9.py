@@ -52,7 +52,6 @@ from pyhudi.operations.admin.versions.version_step import (
 )
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.options import table_options as props
-from pyhudi.records.keys.key_spec import KeyGenerator
 from pyhudi.records.merge_mode import (
     DEFAULT_PAYLOAD,
     EVENT_TIME_PAYLOAD,
@@ -88,7 +87,6 @@ class V8V9(VersionStep):
 
     def check_up(self, context: TableContext) -> None:
         config, uri = context.config, context.storage.uri
-        _check_keys(context, self.upper)
         if _payload_of(config) == FIRST_VALUE_PAYLOAD:
             raise Unsupported(
                 f"the table at {uri} merges by {FIRST_VALUE_PAYLOAD}, which releases with table version 9 do not support"
@@ -121,7 +119,6 @@ class V8V9(VersionStep):
 
     def check_down(self, context: TableContext) -> None:
         config, uri = context.config, context.storage.uri
-        _check_keys(context, self.lower)
         payload = _payload_of(config)
         ordering = _ordering_of_8(config)
         if len(ordering) > 1:
@@ -175,18 +172,6 @@ class V8V9(VersionStep):
 
     def finish_down(self, locked_context: TableContext) -> None:
         """Nothing remains: the properties change last."""
-
-
-def _check_keys(context: TableContext, target: TableVersion) -> None:
-    """Raise Unsupported for keys that writers of the other version would write differently."""
-    keys = context.config.keys
-    if keys.generator is KeyGenerator.COMPLEX and len(keys.record_fields) == 1:
-        raise Unsupported(
-            f"the table at {context.storage.uri} has a COMPLEX key generator with one key field, "
-            f"{keys.record_fields[0]}: writers of version 8 store its bare value as key, those of version 9 "
-            f"`{keys.record_fields[0]}:value`, so neither would find records of the other; write the rows into a "
-            f"new table of version {int(target)}"
-        )
 
 
 def _check_columns(context: TableContext, names: tuple[str, ...], reason: str) -> None:
