@@ -207,6 +207,12 @@ class Incoming(Protocol):
         """Row counts by partition path."""
         ...
 
+    def row_counts(self) -> tuple[int | None, int | None]:
+        """Return the number of rows that the caller gave, and of those dropped for another row of their key; None for a
+        number that is not known without more work. Call it after `partitions`, if at all, and before `tag`.
+        """
+        ...
+
     def tag(self, request: TagRequest) -> Tagged:
         """Look up the keys."""
         ...

@@ -72,9 +72,12 @@ class LocalIncoming:
         self.on_lookup: Callable[[list[tuple[pa.Table, Ints]]], None] | None = None
         self._buffer = RowBuffer(incoming_schema(request), RECORD_KEY, request.memory_budget_bytes)
         try:
+            given = 0
             for rows in prepared:
                 self._buffer.append(rows)
+                given += rows.num_rows
             self.buckets = [self._combined(rows) for rows in self._buffer.finish()]
+            self._row_counts = given, given - sum(rows.num_rows for rows in self.buckets)
         except BaseException:
             self._buffer.release()
             raise
@@ -91,6 +94,10 @@ class LocalIncoming:
             for entry in pc.value_counts(rows.column(PARTITION_PATH)).to_pylist():
                 counts[entry["values"]] += entry["counts"]
         return dict(counts)
+
+    def row_counts(self) -> tuple[int, int]:
+        """Return the numbers of rows given, and of rows dropped for another one of their key."""
+        return self._row_counts
 
     def tag(self, request: TagRequest) -> LocalTagged:
         """Look up the keys; with a global index also resolve records whose partition changed."""

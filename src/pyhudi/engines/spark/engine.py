@@ -105,6 +105,10 @@ class SparkIncoming:
         rows = self._rows()
         return dict(self._counts) if isinstance(rows, LocalIncoming) else rows.partitions()
 
+    def row_counts(self) -> tuple[int | None, int | None]:
+        """Return the numbers of rows given, and of rows dropped for another one of their key; None if not known."""
+        return (self._chosen or self._frames).row_counts()
+
     def tag(self, request: TagRequest) -> Tagged:
         """Look up the keys; with a global index also resolve records whose partition changed."""
         check_reachable(request.spec)

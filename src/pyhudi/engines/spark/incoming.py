@@ -164,6 +164,16 @@ class FrameIncoming:
             self._counts = {row[PARTITION_PATH]: int(row["n"]) for row in path_counts}
         return dict(self._counts)
 
+    def row_counts(self) -> tuple[int | None, int | None]:
+        """Return the numbers of rows given, and of rows that are dropped for another one of their key; None if not known."""
+        given = None if self._counts is None else sum(self._counts.values())
+        if not self.combine:
+            return given, 0
+        if self._few is None:
+            return given, None
+        identities = pc.count_distinct(self._few.keys).as_py() if self._request.global_keys else len(self._few.keys)
+        return given, int(self._few.row_counts.sum()) - identities
+
     def _collect_few_keys(self) -> dict[str, int] | None:
         """Collect the keys on the driver and count rows by partition path; None if there are too many."""
         short = F.when(F.octet_length(RECORD_KEY) <= _LONGEST_FEW_KEY, column(RECORD_KEY)).alias(RECORD_KEY)

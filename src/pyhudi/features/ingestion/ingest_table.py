@@ -126,10 +126,11 @@ class TableIngestion:
         if written.skipped:
             _LOG.info("%s: another instance of the job has committed the batch; continuing at its checkpoint", table.uri)
             return None
+        rows_written = written.rows_in - (written.rows_combined or 0)
         self.result = replace(
             self.result,
             batches=self.result.batches + 1,
-            rows=self.result.rows + written.rows_in,
+            rows=self.result.rows + rows_written,
             bad_rows=self.result.bad_rows + errors.count,
             checkpoint=batch.checkpoint,
             remaining=batch.remaining,
@@ -137,7 +138,7 @@ class TableIngestion:
         _LOG.info(
             "%s: %d rows, %d bad rows in commit %s, %d ms; checkpoint %s; remaining: %s",
             table.uri,
-            written.rows_in,
+            rows_written,
             errors.count,
             written.instant,
             self._environment.monotonic_ms() - started_ms,
@@ -146,9 +147,7 @@ class TableIngestion:
         )
         self._remaining = batch.remaining
         lag = self._lag_seconds(source, batch.checkpoint)
-        return IngestedBatch(
-            self._job.source_kind, 1, written.rows_in, errors.count, batch.size, batch.remaining, lag_seconds=lag
-        )
+        return IngestedBatch(self._job.source_kind, 1, rows_written, errors.count, batch.size, batch.remaining, lag_seconds=lag)
 
     def _lag_seconds(self, source: Source, checkpoint: str | None) -> float | None:
         """Age of the checkpoint of a database."""

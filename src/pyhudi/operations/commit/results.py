@@ -26,7 +26,9 @@ class WriteResult(OperationResult):
         operation: Name of the operation.
         instant: Request time; None if there was nothing to commit.
         completion_time: Completion time; None if there was nothing to commit.
-        rows_in: Incoming rows after duplicates were combined.
+        rows_in: Rows given to the write. Of a bulk write on Spark, which does not count its input, the rows written.
+        rows_combined: Rows of `rows_in` that were dropped because another row of the write has their key. None if that
+            number is unknown, because tasks on Spark combined them while they wrote.
         rows_inserted: Rows inserted.
         rows_updated: Rows updated. In copy-on-write tables, rows that lost to newer records are not counted. Log files of
             merge-on-read tables are merged later, so updates that may lose are counted.
@@ -58,6 +60,7 @@ class WriteResult(OperationResult):
     instant: str | None
     completion_time: str | None
     rows_in: int = 0
+    rows_combined: int | None = 0
     rows_inserted: int = 0
     rows_updated: int = 0
     rows_deleted: int | None = 0
@@ -80,6 +83,12 @@ class WriteResult(OperationResult):
     seconds: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
 
+    @property
+    def _combined_text(self) -> str:
+        if self.rows_combined is None:
+            return "an unknown number combined by key, "
+        return f"{self.rows_combined:,} combined by key, " if self.rows_combined else ""
+
     def __str__(self) -> str:
         if self.skipped:
             return f"{self.operation} (skipped: committed earlier)"
@@ -87,7 +96,8 @@ class WriteResult(OperationResult):
             return f"{self.operation} (nothing to commit)\n  reason        {self.reason}"
         lines = [
             f"{self.operation} {self.instant or '(nothing to commit)'}",
-            f"  rows          {self.rows_in:,} in, {self.rows_inserted:,} inserted, {self.rows_updated:,} updated, "
+            f"  rows          {self.rows_in:,} in, {self._combined_text}{self.rows_inserted:,} inserted, "
+            f"{self.rows_updated:,} updated, "
             f"{'an unknown number' if self.rows_deleted is None else f'{self.rows_deleted:,}'} deleted",
             f"  file groups   {self.file_groups_new:,} new, {self.file_groups_rewritten:,} rewritten, "
             f"{self.file_groups_replaced:,} replaced",

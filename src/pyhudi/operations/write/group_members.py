@@ -120,7 +120,8 @@ class Group:
         waited_ms = self.context.env.monotonic_ms() - member.begun_ms
         return replace(
             result,
-            rows_in=counts.rows,
+            rows_in=member.rows.num_rows,
+            rows_combined=member.rows.num_rows - counts.rows,
             rows_inserted=counts.inserted,
             rows_updated=counts.updated,
             rows_deleted=counts.deleted,

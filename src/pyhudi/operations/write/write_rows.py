@@ -275,7 +275,8 @@ class Write:
         marks_deletes: See `run_write`.
         repeated: See `run_write`.
         stored_keys: The rows carry the generated keys of stored records.
-        rows_in: Number of incoming rows.
+        rows_in: Number of incoming rows; 0 if they were not counted.
+        rows_combined: Number of them that were dropped for another row of their key; None if unknown.
         counts: Number of incoming rows by partition path, None if they were not counted.
         checked_on: Completed writes of the snapshot that passed the preconditions, None before.
         metadata_timeline: Timeline of the metadata table after the commit.
@@ -295,6 +296,7 @@ class Write:
     repeated: str | None
     stored_keys: bool = False
     rows_in: int = 0
+    rows_combined: int | None = 0
     counts: Mapping[str, int] | None = None
     checked_on: tuple[Instant, ...] | None = None
     metadata_timeline: Timeline | None = None
@@ -305,7 +307,8 @@ class Write:
         try:
             # Rows of a bulk write are neither buffered nor counted before they are written.
             counts = incoming.partitions() if self.shape.needs_counts else {}
-            self.rows_in = sum(counts.values())
+            given, self.rows_combined = incoming.row_counts()
+            self.rows_in = sum(counts.values()) if given is None else given
             self.phases.end("prepare")
             if not counts and not self.settings.allow_empty and not self.shape.replaces_table:
                 operation = str(self.shape.operation)
@@ -506,6 +509,7 @@ class Write:
             rows_deleted=None if replaced_rows is None or result.rows_deleted is None else result.rows_deleted + replaced_rows,
             operation=str(self.shape.operation),
             rows_in=self.rows_in or result.rows_in,
+            rows_combined=self.rows_combined,
             file_groups_replaced=len(file_group_pairs(replaced)),
             index=None if lookup is None else str(self.settings.index.index_type),
             index_source=None if lookup is None else lookup.source,
