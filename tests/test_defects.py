@@ -199,6 +199,10 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "partition values with an equals sign, or empty, are read as others": (
         f"{INTEROP}::test_partition_values_not_recoverable_from_the_path",
     ),
+    "a partition column that is the ordering field: rows show the file's value, filters use the folder's": (
+        f"{INTEROP}::test_partition_column_as_ordering_field",
+        "component/operations/test_folder_values.py::test_ordering_field_as_partition_column",
+    ),
     "timestamp columns as partition fields are read as null": (f"{INTEROP}::test_timestamps_as_partition_values",),
     # The metadata table
     "partitions without statistics of a column are dropped": (

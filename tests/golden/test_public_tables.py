@@ -19,7 +19,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import Table
-from pyhudi.errors import CorruptData, HudiError, Unsupported
+from pyhudi.errors import HudiError, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS
 from tests.support.vectors import ROOT, vector
 
@@ -38,7 +38,7 @@ READ = {
 REFUSED: dict[str, tuple[type[HudiError], str]] = {
     "hudi-hudi-v4-table": (Unsupported, "version 4"),
     "hudirs-v9_lance_nonpartitioned": (Unsupported, "LANCE"),
-    "impala-hudi_parquet": (CorruptData, "no hoodie.table.version"),
+    "impala-hudi_parquet": (Unsupported, r"version 0 \(no hoodie.table.version\)"),
     "presto-stock_ticks_cown": (Unsupported, "version 3"),
     "starrocks-test_hudi_mor2": (Unsupported, "version 5"),
     "trino-hudi_cow_pt_tbl": (Unsupported, "version 5"),

@@ -18,6 +18,7 @@ from pyhudi import Table
 from tests.interop.alternation import COMMON, OPERATION, READ
 from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.support.needs import WIDE
+from tests.support.other_folder import with_other_values
 
 KEY, ORDERING = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.precombine.field"
 PARTITION, TYPE = "hoodie.datasource.write.partitionpath.field", "hoodie.datasource.write.table.type"
@@ -209,6 +210,21 @@ def test_timestamps_as_partition_values(hudi: ApacheHudi, tmp_path: Path) -> Non
     assert Table(tmp_path).scan(["id"], filter="at = '2026-11-21 12:30:00'").to_arrow()["id"].to_pylist() == ["a"]
     Table(tmp_path).upsert(data.set_column(1, "ts", pa.array([2, 2, 2])))
     assert seen(tmp_path, "ts") == {"a": 2, "b": 2, "c": 2}
+
+
+@pytest.mark.parametrize(("release", "version"), [("hudi", 8), ("newer_hudi", 9)])
+def test_partition_column_as_ordering_field(release: str, version: int, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """The file stores another value than its folder: real rows show the file's, real filters use the folder's."""
+    real: ApacheHudi = request.getfixturevalue(release)
+    options = COMMON | {"hoodie.write.table.version": version}
+    with with_other_values("place", 50):
+        table = Table.create(tmp_path, record_key="id", partition_by=["place"], ordering="place", options=options)
+        table.insert(pa.table({"id": ["a", "b"], "place": [1, 2]}))
+    assert [row["place"] for row in real.read(tmp_path, **READ).to_pylist()] == [50, 50]
+    assert [row["id"] for row in real.read(tmp_path, where="place = 1", **READ).to_pylist()] == ["a"]
+    assert real.read(tmp_path, where="place = 50", **READ).num_rows == 0
+    assert seen(tmp_path, "place") == {"a": 1, "b": 2}
+    assert Table(tmp_path).scan(["id"], filter="place = 1").to_arrow()["id"].to_pylist() == ["a"]
 
 
 def test_nulls_in_arrays(hudi: ApacheHudi, tmp_path: Path) -> None:

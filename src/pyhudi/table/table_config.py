@@ -181,10 +181,7 @@ class TableConfig:
             )
         version = parse_table_version(values.get(props.VERSION.stored_as))
         if not version.is_readable:
-            readable = ", ".join(str(int(known)) for known in TableVersion if known.is_readable)
-            way = "; a write of Apache Hudi 0.14 or 0.15 makes it one of version 6 (1.0 does not), and Table.upgrade goes on"
-            way = way if version.precedes_readable else ""
-            raise Unsupported(f"the table has version {int(version)}; PyHudi reads versions {readable}{way}")
+            raise _unreadable(version)
         if values.get(props.FORMAT.stored_as, NATIVE) != NATIVE:
             raise Unsupported(
                 f"the table has {props.FORMAT.stored_as}={values[props.FORMAT.stored_as]}, the format of a plug-in; PyHudi reads "
@@ -256,8 +253,12 @@ def load_table_config(storage: Storage, env: Environment | None = None) -> Table
     Raises:
         TableNotFound: Neither file exists.
         CorruptData: No file is usable.
+        Unsupported: A table version that PyHudi cannot read.
     """
-    return retry_while_corrupt(lambda: _load_once(storage), env)
+    try:
+        return retry_while_corrupt(lambda: _load_once(storage), env)
+    except _NoVersion as error:
+        raise Unsupported(str(error)) from None
 
 
 def _load_once(storage: Storage) -> TableConfig:
@@ -284,6 +285,38 @@ def _load_once(storage: Storage) -> TableConfig:
     raise TableNotFound(
         f"there is no Hudi table at {storage.uri} (no {PROPERTIES_FILE}); create one with Table.create or check the path"
     )
+
+
+class _NoVersion(CorruptData):
+    """The properties are those of version 0, or of a truncated file: another try or the backup may be complete."""
+
+
+def _unreadable(version: TableVersion, note: str = "") -> Unsupported:
+    readable = ", ".join(str(int(known)) for known in TableVersion if known.is_readable)
+    way = "; a write of Apache Hudi 0.14 or 0.15 makes it one of version 6 (1.0 does not), and Table.upgrade goes on"
+    way = way if version.precedes_readable else ""
+    return Unsupported(f"the table has version {int(version)}{note}; PyHudi reads versions {readable}{way}")
+
+
+_PROPERTIES_OF_VERSION_ZERO = frozenset(
+    {
+        props.NAME.stored_as,
+        props.TABLE_TYPE.stored_as,
+        props.LAYOUT.stored_as,
+        "hoodie.archivelog.folder",
+        "hoodie.compaction.payload.class",
+        "hoodie.table.precombine.field",
+        "hoodie.table.ro.file.format",
+        "hoodie.table.rt.file.format",
+    }
+)
+"""What releases before 0.6 store, which introduced the version."""
+
+
+def _is_version_zero(values: Mapping[str, str]) -> bool:
+    """Return whether properties are those of a release before 0.6, and not later ones that lack the version."""
+    needed = {props.NAME.stored_as, props.TABLE_TYPE.stored_as, props.LAYOUT.stored_as}
+    return needed <= values.keys() <= _PROPERTIES_OF_VERSION_ZERO and values[props.LAYOUT.stored_as].strip() in ("0", "1")
 
 
 _decisions: dict[tuple[str, bytes, str], bool] = {}
@@ -334,6 +367,8 @@ def _config_of(data: bytes) -> TableConfig:
     """Parse the file, with a cache: a table that is reopened before and after each write mostly has the same bytes."""
     values = parse_properties(data)
     missing = missing_property(values)
+    if missing is not None and _is_version_zero(values):
+        raise _NoVersion(str(_unreadable(TableVersion.ZERO, " (no hoodie.table.version)")))
     if missing is not None:
         raise CorruptData(f"hoodie.properties has no {missing}: this is not a usable Hudi table")
     config = TableConfig.from_properties(values)

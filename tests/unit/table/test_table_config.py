@@ -142,6 +142,23 @@ def test_properties_without_a_checksum_count_where_nothing_better_is_there() -> 
             load_table_config(storage_with(main={name: value for name, value in bare.items() if name != key}))
 
 
+def test_properties_of_the_first_releases_are_those_of_version_0() -> None:
+    old = {
+        "hoodie.table.name": "t",
+        "hoodie.table.type": "COPY_ON_WRITE",
+        "hoodie.archivelog.folder": "archived",
+        "hoodie.timeline.layout.version": "1",
+    }
+    storage = storage_with(main=old)
+    with pytest.raises(Unsupported, match=r"version 0 \(no hoodie.table.version\).*0\.14 or 0\.15") as raised:
+        load_table_config(storage)
+    assert storage.absolute(PROPERTIES_FILE) in str(raised.value)
+    assert not load_table_config(storage_with(main=old, backup=MINIMAL)).is_cow
+    for truncated in ({**old, "hoodie.timeline.layout.version": "2"}, {**old, "hoodie.table.recordkey.fields": "id"}):
+        with pytest.raises(CorruptData, match=r"no hoodie\.table\.version"):
+            load_table_config(storage_with(main=truncated))
+
+
 @pytest.mark.parametrize(("version", "layout"), [("8", "1"), ("9", "1"), ("6", "2"), ("8", "0")])
 def test_a_layout_that_is_not_the_versions(version: str, layout: str) -> None:
     """Its instants would be looked for in another folder than they lie in."""
