@@ -36,7 +36,7 @@ from pyhudi.planning.data_skipping import record_key_texts, with_alternative_key
 from pyhudi.records.column_statistics import Value, footer_ranges, may_omit_nan, stored_value
 from pyhudi.records.filters.arrow_expressions import row_filter
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.filter_ast import Expr, In
+from pyhudi.records.filters.filter_ast import And, Expr, In
 from pyhudi.records.filters.filter_visitor import columns
 from pyhudi.records.filters.range_pruning import prune_ranges
 from pyhudi.records.keys.key_spec import KeySpec, path_valued_columns
@@ -87,6 +87,8 @@ class ReadSpec:
         folder_values: A partition column has the value of its folder where a file stores another one, as in Hudi.
         use_positions: Merge by record positions if the logs have them for the slice's base file, by key otherwise.
         historical_columns: Which blocks are valid in the whole slice when a part of it is read.
+        base_condition: Rows of base files that logs are merged with, bound to table_schema; None for all rows. Without
+            effect where logs hold partial updates, whose other columns may be in any base row.
         path_columns: Columns of table_schema that no file stores, or whose stored values are ignored: the path
             determines them.
         ids: Column ids, if files are read by these; None if they are read by column names.
@@ -107,6 +109,7 @@ class ReadSpec:
     folder_values: bool = False
     use_positions: bool = True
     historical_columns: InstantValidity | None = None
+    base_condition: Expr | None = None
     path_columns: tuple[str, ...] = ()
     ids: ColumnIds | None = None
     footers: FooterCache | None = field(default=None, repr=False, compare=False)
@@ -203,9 +206,12 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
     condition = None if spec.condition is None else row_filter(spec.condition, wanted)
     only = spec.matching_keys()
     scan, parts = merge_slice(storage, spec, slice_, needed, only)
-    if slice_.full_slice is not None and spec.historical_columns is not None and scan.records.has_partial_records:
-        # Partial updates contain some columns; the others are in the files before them.
-        scan, parts = merge_slice(storage, replace(spec, validity=spec.historical_columns), slice_.full_slice, needed, only)
+    if spec.historical_columns is not None and scan.records.has_partial_records:
+        # Partial updates contain some columns; the others are in the base file, or in the files before them.
+        whole, every = slice_, replace(spec, base_condition=None)
+        if slice_.full_slice is not None:
+            whole, every = slice_.full_slice, replace(every, validity=spec.historical_columns)
+        _, parts = merge_slice(storage, every, whole, needed, only)
     empty = True
     of_folder = values_of_folder(spec, slice_.partition, wanted)
     for part in parts:
@@ -239,6 +245,8 @@ def overlay_slice(spec: ReadSpec, slice_: FileSlice) -> SliceOverlay | None:
     if positions do not fit the base file.
     """
     if not spec.rule.selects_one_side or spec.rule.custom_merge or spec.rule.filling is not None:
+        return None
+    if spec.base_condition is not None:
         return None
     storage = open_storage(spec.storage)
     wanted = merge_columns(spec)
@@ -315,7 +323,7 @@ def merge_slice(
     """
     # Rows are merged by what files store.
     spec = replace(spec, folder_values=False)
-    by_position = slice_.base is not None and spec.use_positions and only is None
+    by_position = slice_.base is not None and spec.use_positions and only is None and spec.base_condition is None
     base_instant = slice_.base.name.instant_time if slice_.base is not None and by_position else None
     scan = scan_logs(storage, slice_.logs, spec.of_logs(needed, only), base_instant=base_instant)
     return scan, _merged_parts(storage, spec, slice_, needed, scan.records, only)
@@ -362,8 +370,11 @@ def _merged_parts(
         by_position = records.positions is not None
         read = _columns_by_position(spec, needed) if by_position else needed
         first_row = 0
-        by_key = None if only is None else bind(In(RECORD_KEY, tuple(only.to_pylist())), spec.table_schema)
-        for rows in _chosen_rows(storage, replace(spec, condition=by_key), slice_, read, _batch_rows(records)):
+        merged_with = spec.base_condition
+        if only is not None:
+            by_key = bind(In(RECORD_KEY, tuple(only.to_pylist())), spec.table_schema)
+            merged_with = by_key if merged_with is None else And((by_key, merged_with))
+        for rows in _chosen_rows(storage, replace(spec, condition=merged_with), slice_, read, _batch_rows(records)):
             keys = None if by_position else _record_keys(spec, rows)
             try:
                 for merged in records.merge_base(rows, keys, seen, first_row):

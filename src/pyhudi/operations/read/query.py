@@ -292,6 +292,8 @@ def plan_incremental_query(
         before = _validity(snapshot, max(i.request_time for i in instants))
         plan = _with_steps(plan_slices(snapshot.slices(partitions), pruning), chosen, "fallback to the latest state")
         return SnapshotQuery(snapshot, replace(spec, validity=before), _with_sources(context, plan))
+    # A base file of the range may hold rows from before it, which must not hide late rows of the range.
+    spec = replace(spec, base_condition=in_range)
     validity = replace(spec.validity, completed=frozenset(i.request_time for i in instants), start=None)
     past = _validity(snapshot, max(i.request_time for i in instants))
     plan = _with_sources(context, _with_steps(plan_slices(slices, None), chosen))
