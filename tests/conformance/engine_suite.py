@@ -269,6 +269,7 @@ class EngineSuite:
         tagged = incoming.untagged()
         statuses = tagged.write(folder.plan(inserts=[new_group("p", 1), new_group("q", 1)]))
         assert folder.rows(statuses) == [("a", "p", 3, 2), ("a", "q", 1, 3)]
+        assert incoming.row_counts() == (4, 2)
         incoming.release()
 
     @pytest.mark.parametrize("moves", [True, False])
@@ -310,6 +311,7 @@ class EngineSuite:
         rows: list[Row] = [(f"k{number:02}", "pq"[number % 2], number, None) for number in range(20, 0, -1)]
         incoming = folder.prepare(*rows, request=replace(REQUEST, combine=False, by_partition=True))
         statuses = incoming.write_bulk(folder.bulk(sort))
+        assert incoming.row_counts() == (20, 0)
         assert folder.rows(statuses) == sorted(rows)
         assert len({status.stat.file_id for status in statuses}) == len(statuses)
         reader = folder.spec().reader(VALIDITY, columns=["_hoodie_record_key", "_hoodie_partition_path"])

@@ -52,7 +52,7 @@ def test_duplicates_of_a_batch_become_the_newest(spark: SparkSession, tmp_path: 
     stored(tmp_path / "t", FIRST[:10])
     many = [("id1", "sf", ts, float(ts)) for ts in (7, 900, 8)] + [("x", "sf", ts, float(ts)) for ts in (3, 1, 2)]
     result = written(spark, tmp_path / "t", many)
-    assert (result.rows_inserted, result.rows_updated) == (1, 1)
+    assert (result.rows_in, result.rows_combined, result.rows_inserted, result.rows_updated) == (6, 4, 1, 1)
     found = {row[0]: row for row in rows_of(spark, tmp_path / "t")}
     assert found["id1"] == ("id1", "sf", 900, 900.0)
     assert found["x"] == ("x", "sf", 3, 3.0)
@@ -563,6 +563,33 @@ def test_few_and_many_keys_are_decided_by_number_and_size(
     result = written(spark, tmp_path / "t", [(key, "sf", 2, 2.0) for key in keys])
     assert ways == [way]
     assert (result.rows_in, result.rows_updated) == (3, 3)
+
+
+@pytest.mark.parametrize("way", ["few keys", "many keys"])
+def test_rows_given_and_combined(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """Tasks that write rows count those that they receive, and those that they drop for another row of their key."""
+    go(monkeypatch, way)
+    rows = [("a", "sf", 1, 1.0), ("a", "sf", 2, 2.0), ("b", "sf", 1, 3.0), ("a", "la", 3, 4.0)]
+    combine = {"hoodie.combine.before.insert": "true"}
+    cases: list[tuple[str, dict[str, str], int]] = [
+        ("upsert", {"hoodie.index.type": "BUCKET"}, 1),
+        ("upsert", {"hoodie.index.type": "GLOBAL_SIMPLE"}, 2),
+        ("insert", {"hoodie.datasource.write.insert.drop.duplicates": "true"}, 1),
+        ("insert", {}, 0),
+        ("bulk_insert", combine, 1),
+        ("bulk_insert", {**combine, "hoodie.index.type": "GLOBAL_SIMPLE"}, 2),
+        ("bulk_insert", {}, 0),
+        ("insert_overwrite_table", combine, 1),
+    ]
+    for number, (operation, options, combined) in enumerate(cases):
+        result = written(spark, tmp_path / str(number), rows, operation, **options)
+        assert (result.rows_in, result.rows_combined, operation) == (4, combined, operation)
+        assert Table(tmp_path / str(number)).count() == 4 - combined
+    deleted = written(spark, tmp_path / "3", rows, "delete")
+    assert (deleted.rows_in, deleted.rows_combined, deleted.rows_deleted) == (4, 1, 4)
+    unknown = written(spark, tmp_path / "0", [("x", "sf", 1, 1.0), ("x", "sf", 2, 1.0), *rows], "delete")
+    # Rows of unknown keys are no task's.
+    assert (unknown.rows_in, unknown.rows_combined) == (6, 2 if way == "few keys" else None)
 
 
 REFUSED: list[dict[str, object]] = [

@@ -209,7 +209,7 @@ class Incoming(Protocol):
 
     def row_counts(self) -> tuple[int | None, int | None]:
         """Return the number of rows that the caller gave, and of those dropped for another row of their key; None for a
-        number that is not known without more work. Call it after `partitions`, if at all, and before `tag`.
+        number that is not known: before the rows are written, or without more work.
         """
         ...
 

@@ -94,6 +94,8 @@ class FrameIncoming:
         self._few: KeyTable | None = None
         self._measure: tuple[int, int] | None = None
         self._kept = False
+        self._given: int | None = None
+        self._combined: int | None = None if request.combine else 0
         self.rows = prepared_rows(self._frame, to_arrow_schema(self._frame.schema), request)
         self.schema = incoming_schema(request)
         self.combine = request.combine
@@ -162,17 +164,24 @@ class FrameIncoming:
             with translated_errors(), spark_stage(self.session, "prepare rows"):
                 path_counts = grouped.collect()
             self._counts = {row[PARTITION_PATH]: int(row["n"]) for row in path_counts}
+        if self._given is None:
+            self._given = sum(self._counts.values())
         return dict(self._counts)
 
+    def given_count(self) -> int:
+        """Number of rows before duplicates are combined.  Computes the rows and caches them until `release`."""
+        if self._given is None:
+            self.partitions()
+        assert self._given is not None, "counting the partitions counts the rows"
+        return self._given
+
     def row_counts(self) -> tuple[int | None, int | None]:
-        """Return the numbers of rows given, and of rows that are dropped for another one of their key; None if not known."""
-        given = None if self._counts is None else sum(self._counts.values())
-        if not self.combine:
-            return given, 0
-        if self._few is None:
-            return given, None
-        identities = pc.count_distinct(self._few.keys).as_py() if self._request.global_keys else len(self._few.keys)
-        return given, int(self._few.row_counts.sum()) - identities
+        """Return the numbers of rows given, and of rows dropped for another one of their key; None if not known."""
+        return self._given, self._combined
+
+    def count_combined(self, dropped: int | None) -> None:
+        """Record how many rows were dropped for another one of their key; None if that is not known."""
+        self._combined = dropped
 
     def _collect_few_keys(self) -> dict[str, int] | None:
         """Collect the keys on the driver and count rows by partition path; None if there are too many."""
@@ -248,7 +257,12 @@ class FrameIncoming:
             None if raw is None else self._request,
         )
         with translated_errors(), spark_stage(self.session, "write"):
-            return decode_statuses(rows.mapInArrow(AttemptGuard(job, plan.spec), STATUS_SCHEMA).toArrow())
+            answers = rows.mapInArrow(AttemptGuard(job, plan.spec), STATUS_SCHEMA).toArrow()
+        if self._given is None:
+            self._given = sum(answers.column("rows").to_pylist())
+        if self.combine:
+            self._combined = sum(answers.column("combined").to_pylist())
+        return decode_statuses(answers)
 
     def refit(self, request: PrepareRequest) -> None:
         """Prepare the caller's rows again."""
@@ -288,6 +302,7 @@ class FrameIncoming:
         """Combine to one row per key, regardless of the partition."""
         if not self.combine:
             return
+        given = self.given_count()
         job = CombineKeys(self.schema, self._request.rule)
         sorted_rows = self.rows.repartition(self.task_count(), RECORD_KEY).sortWithinPartitions(RECORD_KEY, ORDER)
         self.rows = self.persist(sorted_rows.mapInArrow(job, to_spark_schema(wire_schema(self.schema))))
@@ -295,6 +310,8 @@ class FrameIncoming:
         self._counts = None
         self._few = None
         self._measure = None
+        with translated_errors(), spark_stage(self.session, "prepare rows"):
+            self._combined = given - self.rows.count()
 
     def _raw_for_bulk(self, plan: BulkPlan) -> DataFrame | None:
         """The caller's unprepared rows, if only the writing tasks need their keys; else None."""

@@ -68,6 +68,14 @@ class ClusterRows(Protocol):
         """Number of tasks for a shuffle of all rows."""
         ...
 
+    def given_count(self) -> int:
+        """Number of rows before duplicates are combined."""
+        ...
+
+    def count_combined(self, dropped: int | None) -> None:
+        """Record how many rows were dropped for another one of their key; None if that is not known."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedMoves:
@@ -188,8 +196,8 @@ def write_routed(
     expected: RowCounts,
     moved: ResolvedMoves | None,
     combine: bool,
-) -> list[WriteStatus]:
-    """Write rows that have a group label.
+) -> tuple[list[WriteStatus], int]:
+    """Write rows that have a group label; return the statuses, and how many rows the tasks dropped for others of their key.
 
     rows: the incoming layout, GROUP (a label), and ORDER when combining. expected: counts of those rows.
 
@@ -210,7 +218,7 @@ def write_routed(
             rows = flagged.select(*map(quote_spark_name, names)).unionByName(settled)
         combine = False
     if rows is None:
-        return []
+        return [], 0
     schema = wire_schema(schema)
     sort = [GROUP, RECORD_KEY, ORDER] if combine else [GROUP]
     selected = rows.select(*map(quote_spark_name, [*schema.names, GROUP, *([ORDER] if combine else [])]))
@@ -223,7 +231,7 @@ def write_routed(
     if moved is not None:
         expected = expected.plus(RowCounts.of_files(groups, labels, moved.updates, moved.inserts))
     expected.check(dict(zip(answers.column("group").to_pylist(), answers.column("rows").to_pylist(), strict=True)))
-    return decode_statuses(answers)
+    return decode_statuses(answers), sum(answers.column("combined").to_pylist())
 
 
 def with_groups(rows: DataFrame, groups: Groups, labels: Ints) -> DataFrame:

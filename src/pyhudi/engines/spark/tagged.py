@@ -105,9 +105,14 @@ class DriverTagged:
             path = column(KEY_PARTITION) if KEY_PARTITION in route.columns else column(PARTITION_PATH)
             rows = _with_path(joined, path)
         combine = self.incoming.combine and self.keys.has_duplicates
+        if self.incoming.combine:
+            self.incoming.count_combined(int(self.keys.row_counts.sum()) - len(self.keys.keys))
         counts = np.bincount(labels[number], self.keys.row_counts[row]).astype(np.int64)
         expected = RowCounts(int(counts.sum()), dict(enumerate(counts.tolist())))
-        return write_routed(self.incoming, plan, groups, labels, rows, expected=expected, moved=self.moved, combine=combine)
+        statuses, _ = write_routed(
+            self.incoming, plan, groups, labels, rows, expected=expected, moved=self.moved, combine=combine
+        )
+        return statuses
 
     def _placed(self, groups: Groups) -> tuple[Ints, Ints]:
         """Keys and the group number of each; inserts fill their targets in order."""
@@ -237,16 +242,23 @@ class DistributedTagged:
         used = [groups.for_candidates[np.array(sorted(self.update_counts), dtype=np.int64)]] if self.update_counts else []
         used += [np.array([number for path in self.insert_counts for number, _ in groups.inserts.get(path, ())], dtype=np.int64)]
         labels = groups.label(np.concatenate([*used, groups.group_numbers(self.moved)]))
-        return write_routed(
+        expected = RowCounts.of_files(groups, labels, self.update_counts, self.insert_counts)
+        statuses, dropped = write_routed(
             self.incoming,
             plan,
             groups,
             labels,
             with_groups(self.rows, groups, labels),
-            expected=RowCounts.of_files(groups, labels, self.update_counts, self.insert_counts),
+            expected=expected,
             moved=self.moved,
             combine=self.incoming.combine,
         )
+        if self.incoming.combine:
+            # The tasks have not received rows without a target, and those of keys in several file groups repeatedly.
+            tagged = sum(self.update_counts.values()) + sum(self.insert_counts.values())
+            is_exact = expected.total == tagged == self.incoming.given_count()
+            self.incoming.count_combined(dropped if is_exact else None)
+        return statuses
 
 
 def _resolve(incoming: ClusterRows, request: TagRequest, rows: DataFrame) -> ResolvedMoves:

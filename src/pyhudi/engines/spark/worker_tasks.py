@@ -65,8 +65,10 @@ KEY_PARTITION = "#home"
 FILE_ID = "#file_id"
 """Id of a file group that contains a key."""
 
-STATUS_SCHEMA = "`status` binary, `group` int, `rows` long"
-"""Output of writing tasks: pickled tuples of WriteStatus; the group they are for and its received rows, null if unknown."""
+STATUS_SCHEMA = "`status` binary, `group` int, `rows` long, `combined` long"
+"""Output of writing tasks: pickled tuples of WriteStatus; the group that they are for, null in a bulk write; how many rows
+the task received for it, and how many of them it dropped for another one of their key.
+"""
 
 _CHUNK_BYTES = 64 << 20
 _KEYS_PER_LOOKUP = 250_000
@@ -90,10 +92,9 @@ class WriteGroups:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         token = task_token()
         for number, pieces in itertools.groupby(_runs(batches, GROUP, self.schema), key=lambda piece: piece[0]):
-            received = _CountedRows(piece[1] for piece in pieces)
-            rows: Iterator[pa.Table] = received if self.combine is None else combined(received, self.combine)
+            rows = _CountedRows((piece[1] for piece in pieces), self.combine)
             statuses = self._write(self.groups[int(number)], token, rows)
-            yield _status_batch(statuses, int(number), received.count)
+            yield _status_batch(statuses, int(number), rows.received, rows.received - rows.remaining)
 
     def _write(self, target: GroupTarget, token: WriteToken, rows: Iterator[pa.Table]) -> tuple[WriteStatus, ...]:
         if target.slice is None:
@@ -103,19 +104,29 @@ class WriteGroups:
 
 
 class _CountedRows:
-    """Iterator of tables that counts their rows."""
+    """Iterator of tables that combines rows of one key if a rule is given, and counts rows before and after that.
 
-    def __init__(self, tables: Iterator[pa.Table]) -> None:
-        self._tables = tables
-        self.count = 0
+    received: rows before.  remaining: rows after.
+    """
+
+    def __init__(self, tables: Iterator[pa.Table], combine: RecordMergeRule | None) -> None:
+        received = self._counted(tables)
+        self._tables = received if combine is None else combined(received, combine)
+        self.received = 0
+        self.remaining = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
         return self
 
     def __next__(self) -> pa.Table:
         table = next(self._tables)
-        self.count += table.num_rows
+        self.remaining += table.num_rows
         return table
+
+    def _counted(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for table in tables:
+            self.received += table.num_rows
+            yield table
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +154,17 @@ class WritePartitions:
         if self.ordered:
             runs = _runs(batches, PARTITION_PATH, self.schema)
             for written, (path, pieces) in enumerate(itertools.groupby(runs, key=lambda piece: piece[0])):
-                rows: Iterator[pa.Table] = (piece[1] for piece in pieces)
-                if self.combine:
-                    rows = combined(rows, self.rule)
+                rows = _CountedRows((piece[1] for piece in pieces), self.rule if self.combine else None)
                 statuses = create_files(self.spec, CreateTask(str(path), self._prefix(token, written), token), rows)
-                yield _status_batch(statuses)
+                yield _status_batch(statuses, None, rows.received, rows.received - rows.remaining)
             return
         with tempfile.TemporaryDirectory(prefix="pyhudi-bulk-") as folder:
             by_path = _spread(batches, self.schema, self.budget_bytes, folder)
             for written, path in enumerate(sorted(by_path)):
                 task = CreateTask(path, self._prefix(token, written), token)
-                yield _status_batch(create_files(self.spec, task, by_path.pop(path)))
+                tables = by_path.pop(path)
+                received = sum(table.num_rows for table in tables)
+                yield _status_batch(create_files(self.spec, task, tables), None, received, 0)
 
     def _prefix(self, token: WriteToken, written: int) -> str:
         return str(uuid.uuid5(uuid.UUID(self.id_seed), f"{token.partition}-{written}"))
@@ -357,7 +368,8 @@ def _chunks(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
         yield pa.concat_tables(buffered)
 
 
-def _status_batch(statuses: tuple[WriteStatus, ...], group: int | None = None, rows: int | None = None) -> pa.RecordBatch:
+def _status_batch(statuses: tuple[WriteStatus, ...], group: int | None, rows: int, dropped: int) -> pa.RecordBatch:
     blob = pickle.dumps(statuses, protocol=5)
-    values = [pa.array([blob], pa.binary()), pa.array([group], pa.int32()), pa.array([rows], pa.int64())]
-    return pa.RecordBatch.from_arrays(values, names=["status", "group", "rows"])
+    counts = [pa.array([rows], pa.int64()), pa.array([dropped], pa.int64())]
+    values = [pa.array([blob], pa.binary()), pa.array([group], pa.int32()), *counts]
+    return pa.RecordBatch.from_arrays(values, names=["status", "group", "rows", "combined"])

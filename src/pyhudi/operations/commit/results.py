@@ -26,9 +26,10 @@ class WriteResult(OperationResult):
         operation: Name of the operation.
         instant: Request time; None if there was nothing to commit.
         completion_time: Completion time; None if there was nothing to commit.
-        rows_in: Rows given to the write. Of a bulk write on Spark, which does not count its input, the rows written.
+        rows_in: Rows given to the write.
         rows_combined: Rows of `rows_in` that were dropped because another row of the write has their key. None if that
-            number is unknown, because tasks on Spark combined them while they wrote.
+            number is unknown: for many rows on Spark, if rows were left out because their key is unknown (deletes) or
+            known (inserts without duplicates), or if several file groups hold a key.
         rows_inserted: Rows inserted.
         rows_updated: Rows updated. In copy-on-write tables, rows that lost to newer records are not counted. Log files of
             merge-on-read tables are merged later, so updates that may lose are counted.

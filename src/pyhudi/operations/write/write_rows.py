@@ -307,8 +307,6 @@ class Write:
         try:
             # Rows of a bulk write are neither buffered nor counted before they are written.
             counts = incoming.partitions() if self.shape.needs_counts else {}
-            given, self.rows_combined = incoming.row_counts()
-            self.rows_in = sum(counts.values()) if given is None else given
             self.phases.end("prepare")
             if not counts and not self.settings.allow_empty and not self.shape.replaces_table:
                 operation = str(self.shape.operation)
@@ -421,6 +419,8 @@ class Write:
                 else:
                     all_stored = self.stored_keys and not self._is_computed
                     written = write_by_key(attempt, incoming, counts, replaced, all_stored=all_stored)
+            given, self.rows_combined = incoming.row_counts()
+            self.rows_in = given or 0
             return self.completed(attempt, written, replaced)
 
     def _check_preconditions(self, snapshot: Snapshot) -> LoadedCommits | None:
