@@ -280,6 +280,7 @@ CONTRADICTIONS: dict[str, tuple[str, ...]] = {
     "hoodie.bootstrap.index.class": ("any",),
     "hoodie.keygen.datetime.parser.class": ("any",),
     "hoodie.table.format": ("iceberg", "com.example.Mine"),
+    "hoodie.table.storage.layout": ("lsm_tree",),
 }
 SPELLED = [
     (option, spelling, value)

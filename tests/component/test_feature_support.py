@@ -120,6 +120,7 @@ CHANGES: dict[str, Call] = {
     "update": lambda table, at: table.update({table.schema().names[-1]: None}),
     "merge": lambda table, at: table.merge(ROWS, on=ROWS.column_names[0]).when_matched_update_all().execute(),
     "delete_partitions": lambda table, at: table.delete_partitions("*"),
+    "rewrite_record_keys": lambda table, at: table.rewrite_record_keys(),
     "write_batch": lambda table, at: table.write_batch(ROWS, WriteOperation.UPSERT, StreamBatch("stream", 1)),
     "rollback": lambda table, at: table.rollback(at),
     "exclusive": lambda table, at: _exclusive(table),

@@ -147,7 +147,7 @@ def test_work_of_another_process_is_not_reported(kind: str, act: Act, look: Look
 
 
 @pytest.mark.parametrize(
-    ("look", "says"), [(validated, "and missing"), (repaired, "its file listing differs from the directories in 1 files")]
+    ("look", "says"), [(validated, "is missing"), (repaired, "its file listing differs from the directories in 1 files")]
 )
 def test_damage_is_found_during_other_changes(look: Look, says: str) -> None:
     """At any call: each inspection returns the new state, and nothing else."""

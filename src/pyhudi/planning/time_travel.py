@@ -67,12 +67,12 @@ def classify_local_time(timeline: Timeline, time: str, now_ms: int, zone: tzinfo
 
     NOW: it is now or later, or within `NOW_TOLERANCE_MS` before, where instants in the reader's future would be missing.
     OTHER_ZONE: it is earlier, and instants are in the reader's future, so other writers are in another zone.
-    REPEATED_HOUR: clocks were set back over it, and over an instant, so their order is unknown. The request time of a write
-    is unambiguous.
+    REPEATED_HOUR: clocks were set back over it, and over an instant, so their order is unknown. The request time of an
+    instant is unambiguous.
     """
-    writes = [instant.request_time for instant in timeline.completed_writes()]
-    if time in writes or time in BOOTSTRAP_INSTANT_TIMES:
+    if time in BOOTSTRAP_INSTANT_TIMES or any(instant.request_time == time for instant in timeline.instants):
         return LocalTime.UNAMBIGUOUS
+    writes = [instant.request_time for instant in timeline.completed_writes()]
     now = format_instant_time(now_ms, zone)
     if time >= now:
         return LocalTime.NOW

@@ -65,9 +65,9 @@ def test_only_the_columns_that_a_query_names_are_read(sql: Sql, trips: hp.Table,
     asked: list[Any] = []
     scan = hp.Table.scan
 
-    def watched(table: hp.Table, columns: Any, **more: Any) -> hp.Scan:
+    def watched(table: hp.Table, columns: Any, *more: Any, **options: Any) -> hp.Scan:
         asked.append(columns)
-        return scan(table, columns, **more)
+        return scan(table, columns, *more, **options)
 
     monkeypatch.setattr(hp.Table, "scan", watched)
     assert sql("SELECT upper(City) AS c FROM trips WHERE fare > 15") == [{"c": "NY"}]
