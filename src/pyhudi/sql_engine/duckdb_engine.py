@@ -32,6 +32,7 @@ from pyhudi.records.sql_quoting import text_literal
 from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds
 from pyhudi.sql_engine.column_aliases import check_column_aliases
 from pyhudi.sql_engine.literals import describe_position, parse_spark
+from pyhudi.storage.uris import check_working_directory
 
 _BATCH_ROWS = 65_536
 
@@ -191,8 +192,13 @@ def _open_database(
         settings.append(f"SET allowed_directories = [{', '.join(map(text_literal, sorted(access.folders)))}]")
     if access.ignores_statistics:
         settings.append("SET disabled_optimizers = 'statistics_propagation'")
-    for statement in (*settings, *_SETTINGS):
-        database.execute(statement)
+    try:
+        for statement in (*settings, *_SETTINGS):
+            database.execute(statement)
+    except duckdb.IOException:
+        # DuckDB resolves the folders that it may access against the working directory.
+        check_working_directory("SQL on DuckDB")
+        raise
     return database
 
 

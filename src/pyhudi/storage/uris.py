@@ -89,6 +89,16 @@ class Location:
         return Location(self.scheme, self.authority, "/".join(part for part in (self.path, path) if part))
 
 
+def check_working_directory(use: str) -> None:
+    """Raise InvalidRequest if the working directory of this process was deleted. use: what needs it, for the message."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InvalidRequest(
+            f"{use} needs the working directory of this process, which was deleted: change to an existing folder"
+        ) from None
+
+
 def absolute_path(text: str) -> str:
     """Return the absolute form of a path of the local file system.  Raises InvalidRequest without a working directory."""
     try:

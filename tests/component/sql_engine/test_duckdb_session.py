@@ -16,8 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import pyhudi as hp
+from pyhudi.errors import InvalidRequest
 from pyhudi.format.hudi_types import stated_hudi_type
 from pyhudi.operations.read.query import SnapshotQuery
+from pyhudi.sql_engine import duckdb_engine
 
 Sql = Callable[[str], list[dict[str, Any]]]
 
@@ -742,3 +744,23 @@ def test_number_of_columns_of_a_generator_is_unknown(projection: str) -> None:
 def test_columns_of_a_table_that_an_alias_renames(sql: Sql, trips: hp.Table) -> None:
     assert sql("SELECT s.i FROM trips AS s(a, b, c, d, e, f, g, h, i) ORDER BY 1") == [{"i": "ny"}, {"i": "sf"}]
     assert sql("SELECT s.f FROM trips AS s(a, b, c, d, e, f, g, h, i) WHERE s.i = 'sf'") == [{"f": 1}]
+
+
+def test_a_deleted_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = hp.Table.create(tmp_path / "t", record_key="id")
+    table.insert([{"id": 1, "n": 1}])
+    folder = tmp_path / "deleted"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    # Databases that earlier statements opened need it no more.
+    monkeypatch.setattr(duckdb_engine, "_DATABASES", duckdb_engine._SharedDatabases())
+    for statement in (
+        lambda: hp.sql(f"SELECT * FROM hudi.`{table.uri}`"),
+        lambda: hp.sql(f"UPDATE hudi.`{table.uri}` SET n = n + 1"),
+        lambda: table.update({"n": "n + 1"}),
+    ):
+        with pytest.raises(InvalidRequest, match="needs the working directory of this process, which was deleted"):
+            statement()
+    monkeypatch.chdir(tmp_path)
+    assert hp.sql(f"SELECT n FROM hudi.`{table.uri}`").to_pylist() == [{"n": 1}]
