@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ import pytest
 
 from pyhudi import Table
 from pyhudi import spark as hs
-from pyhudi.errors import TableNotFound
+from pyhudi.errors import TableNotFound, Unsupported
+from tests.support.external_files import AT, COMMITS, LATEST, OFF, registered
 from tests.support.other_folder import with_other_values
 from tests.support.spark_trips import OPTIONS
 
@@ -73,3 +75,16 @@ def test_partition_columns_have_the_value_of_their_folder(
     assert {row["id"]: row[name] for row in whole.collect()} == {key: v for key, v in expected.items() if v is not None}
     first = hs.read(spark, path, columns=[name, "id"], filter=[(name, "=", data[name][0].as_py())])
     assert [tuple(row) for row in first.collect()] == [(data[name][0].as_py(), 0)]
+
+
+@pytest.mark.parametrize("version", [6, 8])
+def test_files_of_other_table_formats(spark: SparkSession, tmp_path: Path, version: int) -> None:
+    registered(tmp_path, version, COMMITS)
+    frame = hs.read(spark, str(tmp_path), options=OFF)
+    assert {row["id"]: row["day"].day for row in frame.collect()} == LATEST
+    seconds = {row[0] for row in frame.selectExpr("unix_micros(at)").collect()}
+    assert seconds == {int(AT.replace(tzinfo=UTC).timestamp() * 1e6)}
+    assert [row["id"] for row in frame.where("day = DATE '2026-11-02'").select("id").collect()] == [4]
+    assert frame.where("id > 3").count() == 2
+    with pytest.raises(Unsupported):
+        hs.write(frame.where("id = 1"), str(tmp_path), options=OFF)

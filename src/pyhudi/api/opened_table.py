@@ -14,6 +14,7 @@ from pyhudi.api.argument_types import checked_class
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.query import plan_snapshot_query, table_schema
 from pyhudi.options.declaration import Options
 from pyhudi.options.read_options import AS_OF
@@ -104,7 +105,12 @@ class OpenedTable:
         as_of = self._open.options.text(AS_OF)
         if as_of is None:
             return table_schema(self._open.snapshot(), meta_columns=meta_columns)
-        schema = plan_snapshot_query(self._open.context.reloaded(), as_of=as_of, cached=self._open.snapshot_cache).schema
+        schema = plan_snapshot_query(
+            self._open.context.reloaded(),
+            as_of=as_of,
+            settings=ReadSettings.of(self._open.options),
+            cached=self._open.snapshot_cache,
+        ).schema
         return with_meta_fields(schema) if meta_columns else schema
 
     def timeline(self) -> Timeline:

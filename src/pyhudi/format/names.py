@@ -5,13 +5,14 @@
     CDC log      the name of a log file + .cdc
     archive      .commits_.archive.{version}_{write token}             timelines before layout 2
     write token  {task partition}-{stage}-{task attempt}               decimal; distinguishes the retries of a task
+    external     {name in storage}_{instant}_hudiext                   base file of another table format, in commits
     bucket       number as eight digits that replace the first eight characters of the file id's UUID; the other characters
                  are zeros if concurrent writers derive one file id for the bucket
     marker       {path of the data file}.marker.{CREATE|MERGE|APPEND}  relative to the instant's marker folder
 
 The instant is the request time of the action that wrote the file, never its completion time. A file id contains neither
 `_` nor `.`. Parsing returns None for any other name, except for files that hold rows and are not read, which are
-Unsupported: externally created files (`.._hudiext`), and native logs of release 1.3
+Unsupported: external files (only `parse_external_file` parses them), and native logs of release 1.3
 (`{file id}_{write token}_{instant}_{version}.log.parquet`, in tables of the storage layout `lsm_tree`).
 
 Specification: docs/formats/base-file.md; docs/formats/log-file.md.
@@ -51,6 +52,8 @@ _LOG = re.compile(
     rf"\.([^_./\\\s]+|{_SECTIONED})_"
     r"([0-9]+)\.log\.(0|[1-9][0-9]{0,8})(?:_([0-9]{1,19}-[0-9]{1,19}-[0-9]{1,19})(\.cdc)?)?"
 )
+_EXTERNAL = re.compile(rf"([^/\\\n]+)_([0-9]{{1,17}}){EXTERNAL_SUFFIX}")
+_EXTERNAL_FOLDER = "_fg%3D"
 _NATIVE_LOG_INFIX = ".log."
 _NATIVE_LOG = re.compile(r"[^_./\\\s]+_[^_./\\\s]+_[0-9]+_[0-9]+\.log\.[A-Za-z0-9]+")
 _ARCHIVE = re.compile(r"\.commits_\.archive\.(0|[1-9][0-9]{0,8})(?:_([0-9]{1,19}-[0-9]{1,19}-[0-9]{1,19}))?")
@@ -127,6 +130,18 @@ class BaseFileName:
 
 
 @dataclass(frozen=True, slots=True)
+class ExternalFileName(BaseFileName):
+    """Name in commits of a base file that another table format wrote. The file id is its name in storage."""
+
+    def __post_init__(self) -> None:
+        """Accept any name."""
+
+    @property
+    def text(self) -> str:
+        return f"{self.file_id}_{self.instant_time}{EXTERNAL_SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True)
 class LogFileName:
     """Name of a log file.
 
@@ -191,8 +206,8 @@ def check_read(name: str) -> None:
     """Raise Unsupported for the name (no folders) of a file that holds rows of the table and is not read."""
     if name.endswith(EXTERNAL_SUFFIX):
         raise Unsupported(
-            f"externally created files, as Apache XTable and Delta UniForm register them, are not read: {name}; read the table "
-            "by its original format"
+            "files of another table format (Apache XTable, Delta UniForm) are read only by snapshot queries with "
+            f"hoodie.metadata.enable=false; use the table in its original format: {name}"
         )
     if _NATIVE_LOG_INFIX in name and _NATIVE_LOG.fullmatch(name):
         raise Unsupported(f"native log files (release 1.3, storage layout lsm_tree) are not read: {name}")
@@ -221,6 +236,14 @@ def parse_base_file(name: str) -> BaseFileName | None:
     check_read(name)
     match = _BASE.fullmatch(name)
     return BaseFileName(match[1], match[2], match[3], match[4]) if match else None
+
+
+def parse_external_file(name: str) -> ExternalFileName | None:
+    """Return the parts of the name of an external file in a commit (no folders); None for another name."""
+    match = _EXTERNAL.fullmatch(name)
+    if match is None or _EXTERNAL_FOLDER in name:
+        return None
+    return ExternalFileName(match[1], "", match[2], "." + match[1].rpartition(".")[2])
 
 
 def is_orc(name: str) -> bool:

@@ -28,8 +28,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.format.bootstrap_index import SourceFile
-from pyhudi.format.names import BaseFileName, LogFileName, is_log_file, parse_base_file, parse_log_file, split_base_files
-from pyhudi.format.paths import file_name, join_path
+from pyhudi.format.names import (
+    BaseFileName,
+    LogFileName,
+    is_log_file,
+    parse_base_file,
+    parse_external_file,
+    parse_log_file,
+    split_base_files,
+)
+from pyhudi.format.paths import file_name, join_path, parent_folder
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.timeline.active_timeline import Timeline
 
@@ -134,12 +142,14 @@ class SlicingState:
     Attributes:
         replaced: (partition, file id) -> request time of the newest completed replace commit that replaces it.
         pending_compactions: (partition, file id) -> instant of the compaction plan that covers it.
+        external_files: Base files may be those of another table format (`table.external_files`).
     """
 
     timeline: Timeline
     replaced: Mapping[tuple[str, str], str]
     pending_compactions: Mapping[tuple[str, str], str]
     by_completion_time: bool = True
+    external_files: bool = False
 
 
 def build_file_groups(
@@ -155,6 +165,11 @@ def build_file_groups(
     logs: dict[str, list[LogFile]] = {}
     for info in files:
         name = file_name(info.path)
+        external = parse_external_file(name) if state.external_files else None
+        if external is not None:
+            path = join_path(parent_folder(info.path), external.file_id)
+            bases.setdefault(external.file_id, []).append(BaseFile(path, external, info.size_bytes))
+            continue
         if is_log_file(name):
             log = parse_log_file(name)
             if log is not None and (change_logs or not log.is_cdc):

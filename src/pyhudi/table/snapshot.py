@@ -34,6 +34,7 @@ from pyhudi.records.keys.key_spec import path_valued_columns
 from pyhudi.records.schema_on_read.column_ids import ColumnIds
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.bootstrap_sources import with_sources
+from pyhudi.table.external_files import find_external_file, list_external_files
 from pyhudi.table.feature_support import check_commit_open, check_open
 from pyhudi.table.file_slices import (
     FileGroup,
@@ -276,11 +277,14 @@ def load_snapshot(
     listing: ListingFactory = choose_listing,
     as_of: str | None = None,
     timeline: Timeline | None = None,
+    *,
+    external_files: bool = False,
 ) -> Snapshot:
     """Load the current snapshot of a table; as_of restricts the schema to commits requested at or before that time.
 
     listing: By default the metadata table's if the table has one, else that of its directories. timeline: A previously
-    loaded timeline, to load the snapshot that it describes.
+    loaded timeline, to load the snapshot that it describes. external_files: The caller reads base files of other table
+    formats too, if directories are listed.
 
     Raises:
         Unsupported: PyHudi cannot read the table (`table.feature_support`).
@@ -288,11 +292,15 @@ def load_snapshot(
             happens repeatedly.
     """
     if timeline is not None:
-        return _load_snapshot(context, listing, as_of, timeline)
-    return retry_on_stale_files(lambda: _load_snapshot(context, listing, as_of, context.timeline.load()))()
+        return _load_snapshot(context, listing, as_of, timeline, external_files=external_files)
+    return retry_on_stale_files(
+        lambda: _load_snapshot(context, listing, as_of, context.timeline.load(), external_files=external_files)
+    )()
 
 
-def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | None, timeline: Timeline) -> Snapshot:
+def _load_snapshot(
+    context: TableContext, listing: ListingFactory, as_of: str | None, timeline: Timeline, *, external_files: bool
+) -> Snapshot:
     store = context.timeline
     check_open(context)
     commits: dict[Instant, CommitMetadata] = {}
@@ -309,9 +317,14 @@ def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | 
         schema = load_schema(store, timeline, context.config, by_ids=by_ids, read=read)
     else:
         schema = load_schema_as_of(store, timeline, context.config, as_of, by_ids=by_ids)
-    for commit in commits.values():
-        for stat in commit.write_stats:
-            check_read(file_name(stat.path or ""))
+    named = [find_external_file(metadata) for metadata in commits.values()]
+    replaced = load_replaced_groups(store, timeline, lambda metadata: named.append(find_external_file(metadata)))
+    external = next(filter(None, named), None)
+    files = listing(context, timeline)
+    if external is not None:
+        if not (external_files and isinstance(files, DirectoryListing)):
+            check_read(external)
+        files = _external_listing(context, timeline)
     if ids is not None and schema is not None:
         ids = ids if as_of is None else ids.at_time(as_of)
         without = sorted(set(schema.arrow.names) - {column.name for column in ids.requested.columns})
@@ -327,11 +340,12 @@ def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | 
         ids=ids,
         slicing=SlicingState(
             timeline,
-            load_replaced_groups(store, timeline),
+            replaced,
             load_pending_compactions(store, timeline),
             context.config.version.has_one_log_file_per_commit,
+            external is not None,
         ),
-        listing=listing(context, timeline),
+        listing=files,
         pending_clusterings=load_pending_clusterings(store, timeline),
         commits=commits,
     )
@@ -449,11 +463,36 @@ def load_schema_as_of(
     return TableSchema.stored(archived, config) if archived else load_schema(store, timeline, config, by_ids=by_ids)
 
 
-def load_replaced_groups(store: TimelineStore, timeline: Timeline) -> dict[tuple[str, str], str]:
-    """Map (partition, file id) of each replaced file group to the request time of the newest replace commit that replaces it."""
+def _external_listing(context: TableContext, timeline: Timeline) -> FileListing:
+    store = context.timeline
+    writes = timeline.completed_writes()
+    # An instant that is being archived is in both.
+    times = {instant.request_time for instant in writes}
+    archived = load_archived_commits(store, Bounds())
+    older = ((instant.request_time, metadata) for instant, metadata in archived if instant.request_time not in times)
+    active = ((instant.request_time, read_commit(store, instant)) for instant in writes)
+    return list_external_files(context.storage.uri, older, active)
+
+
+def check_no_external_files(context: TableContext) -> None:
+    """Raise Unsupported if commits of the active timeline name files of another table format, before a change."""
+    store = context.timeline
+    for instant in store.load().completed_writes():
+        check_read(find_external_file(read_commit(store, instant)) or "")
+
+
+def load_replaced_groups(
+    store: TimelineStore, timeline: Timeline, on_commit: Callable[[CommitMetadata], None] = lambda metadata: None
+) -> dict[tuple[str, str], str]:
+    """Map (partition, file id) of each replaced file group to the request time of the newest replace commit that replaces it.
+
+    on_commit: Called with the metadata of each replace commit.
+    """
     replaced: dict[tuple[str, str], str] = {}
     for instant in timeline.completed(Action.REPLACECOMMIT):
-        for partition, file_ids in (read_commit(store, instant, needs_content=True).partition_to_replace_file_ids or {}).items():
+        metadata = read_commit(store, instant, needs_content=True)
+        on_commit(metadata)
+        for partition, file_ids in (metadata.partition_to_replace_file_ids or {}).items():
             for file_id in file_ids:
                 replaced[partition, file_id] = instant.request_time
     return replaced

@@ -89,7 +89,7 @@ class SnapshotCache:
 
         ordinary = choose_listing(context, timeline)
         if not isinstance(ordinary, MetadataListing):
-            return load_snapshot(context, lambda *_: ordinary, timeline=timeline)
+            return load_snapshot(context, lambda *_: ordinary, timeline=timeline, external_files=True)
         try:
             definitions = load_index_definitions(context)
             snapshot = load_snapshot(context, listing, timeline=timeline)

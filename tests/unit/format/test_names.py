@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -19,6 +21,7 @@ from pyhudi.format.names import (
     format_marker,
     parse_archive_file,
     parse_base_file,
+    parse_external_file,
     parse_log_file,
     parse_marker,
     split_base_files,
@@ -98,9 +101,26 @@ def test_very_many_names_are_taken_apart_alike() -> None:
         assert made == parse_base_file(name)
 
 
-def test_externally_created_files_are_refused_not_skipped() -> None:
+def test_external_files_are_refused_not_skipped() -> None:
     with pytest.raises(Unsupported):
         parse_base_file("anything_20261121044645518_hudiext")
+
+
+@pytest.mark.parametrize(
+    "file", ["part-0.snappy.parquet", "a_b_20261121044645518.parquet", "x_20261121044645518_hudiext", "plain"]
+)
+def test_external_files(file: str) -> None:
+    name = f"{file}_20261121044645518_hudiext"
+    parsed = parse_external_file(name)
+    assert parsed is not None and (parsed.file_id, parsed.instant_time, parsed.text) == (file, "20261121044645518", name)
+    assert pickle.loads(pickle.dumps(parsed)) == parsed
+
+
+@pytest.mark.parametrize(
+    "name", ["part-0.parquet", "_20261121044645518_hudiext", "a_hudiext", "a/b_1_hudiext", "a_fg%3Db_1_hudiext"]
+)
+def test_names_that_are_not_those_of_external_files(name: str) -> None:
+    assert parse_external_file(name) is None
 
 
 def test_log_files_sort_by_instant_then_version_as_number_then_token_then_cdc() -> None:

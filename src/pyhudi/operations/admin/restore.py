@@ -43,7 +43,7 @@ from pyhudi.storage.thread_pool import in_threads
 from pyhudi.storage.uris import parse_uri
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.partition_buckets import remove_counts
-from pyhudi.table.snapshot import double_written_logs, is_pending_clustering
+from pyhudi.table.snapshot import check_no_external_files, double_written_logs, is_pending_clustering
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.tags import resolve_tag
 from pyhudi.table.timeline.active_timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
@@ -180,6 +180,7 @@ def _execute(
 
 def _check_target(context: TableContext, timeline: Timeline, target: str) -> None:
     completed_write(context, timeline, target)
+    check_no_external_files(context)
     if not any(i.request_time == target for i in timeline.completed(Action.SAVEPOINT)):
         check_retained(context, timeline, target)
     later = [i.request_time for i in timeline.completed(Action.SAVEPOINT) if i.request_time > target]

@@ -17,7 +17,7 @@ from pyhudi.operations.commit.check_writable import check_no_schema_on_read
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.table.feature_support import check_not_bootstrapped, check_open
-from pyhudi.table.snapshot import load_schema
+from pyhudi.table.snapshot import check_no_external_files, load_schema
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine
 
@@ -50,6 +50,8 @@ def run_upgrade(
     check_no_schema_on_read(context)
     check_not_bootstrapped(context)
     directions = [step.upward for step in steps_between(version, target)]
+    if directions:
+        check_no_external_files(context)
     return _run_steps(context, StepContext(engine, settings, compression), directions, [step.upward for step in STEPS])
 
 
@@ -79,6 +81,7 @@ def run_downgrade(
     directions = [step.downward for step in reversed(steps_between(version, target))]
     if directions:
         check_no_schema_on_read(context)
+        check_no_external_files(context)
     if not target.has_hudi_types:
         _check_no_hudi_types(context, target)
     return _run_steps(context, StepContext(engine, settings, ""), directions, [step.downward for step in STEPS])

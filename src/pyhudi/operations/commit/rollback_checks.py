@@ -16,8 +16,9 @@ from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.actions.clean_metadata import CleanerPlan
 from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.format.names import parse_base_file, parse_data_file_group, parse_data_file_instant
+from pyhudi.format.names import check_read, parse_base_file, parse_data_file_group, parse_data_file_instant
 from pyhudi.format.paths import file_name
+from pyhudi.table.external_files import find_external_file
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.pending_plans import load_plan_files
 from pyhudi.table.snapshot import read_commit
@@ -63,9 +64,11 @@ def _check_slices_remain(context: TableContext, instant: Instant) -> None:
 def _check_predecessors_remain(context: TableContext, timeline: Timeline, instant: Instant) -> None:
     """Raise TableState if a clean deleted, or is about to delete, files that readers would need after the rollback.
 
-    Those are the base files that the write superseded, and the file groups that it replaced.
+    Those are the base files that the write superseded, and the file groups that it replaced. Raise Unsupported if it
+    registered files of another table format.
     """
     metadata = read_commit(context.timeline, instant)
+    check_read(find_external_file(metadata) or "")
     replaced = metadata.partition_to_replace_file_ids or {}
     needed = {(partition, file_id) for partition, ids in replaced.items() for file_id in ids}
     previous = {

@@ -83,6 +83,7 @@ class ReadSettings:
         marker: Marks log records as deletes, in addition to `_hoodie_is_deleted`.
         indexed_in_utc: Expression indexes were evaluated in UTC; their definitions record no time zone.
         checksums: When page checksums of base files are verified.
+        external_files: Base files of other table formats are read. False for reads of an operation that changes the table.
     """
 
     use_metadata_table: Annotated[bool, METADATA_TABLE] = True
@@ -93,16 +94,18 @@ class ReadSettings:
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
     indexed_in_utc: Annotated[bool, INDEXED_IN_UTC] = False
     checksums: Annotated[ChecksumMode, READ_CHECKSUMS] = ChecksumMode.ONCE
+    external_files: bool = False
 
     @classmethod
     def of(cls, options: Options) -> ReadSettings:
-        """Build the settings from checked options. Raises InvalidRequest for a bucket count below 1."""
+        """Build the settings of a reader from checked options. Raises InvalidRequest for a bucket count below 1."""
         return read_settings(
             cls,
             options,
             strict=options.value_or_default(read_options.FILE_INDEX_DATA_SKIPPING_FAILURE_MODE) == "strict",
             buckets=read_layout(options),
             marker=delete_marker_setting(options, combines_with_flag=True),
+            external_files=True,
         )
 
     @property

@@ -67,7 +67,7 @@ def plan_read_lookup(
         if as_of is None:
             snapshot = load_latest_snapshot(context, settings, cached)
         else:
-            snapshot = load_snapshot(context, settings.listing, as_of=parse_as_of(as_of))
+            snapshot = load_snapshot(context, settings.listing, as_of=parse_as_of(as_of), external_files=settings.external_files)
         if snapshot.schema is None:
             raise TableState(f"the table at {context.storage.uri} has no commit yet, so there are no records to look up")
         config, schema = context.config, table_schema(snapshot, meta_columns=False)

@@ -186,7 +186,7 @@ def plan_snapshot_query(
     if as_of is None:
         snapshot = load_latest_snapshot(context, settings, cached)
     else:
-        snapshot = load_snapshot(context, settings.listing, as_of, timeline)
+        snapshot = load_snapshot(context, settings.listing, as_of, timeline, external_files=settings.external_files)
         check_not_before_first(snapshot, as_of)
         check_as_of(snapshot, as_of)
     spec = _read_spec(
@@ -205,7 +205,7 @@ def plan_snapshot_query(
 def load_latest_snapshot(context: TableContext, settings: ReadSettings, cached: SnapshotCache | None) -> Snapshot:
     """Load the latest snapshot, from the cache if it is current. The cache is not used when directories are listed."""
     if cached is None or not settings.use_metadata_table:
-        return load_snapshot(context, settings.listing)
+        return load_snapshot(context, settings.listing, external_files=settings.external_files)
     return cached.snapshot(context)
 
 
