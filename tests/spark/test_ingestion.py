@@ -47,9 +47,9 @@ def test_files_with_bad_rows_and_transforms(spark: SparkSession, tmp_path: Path)
         hp.Ingest({**config("stopped", []), "error_table": None}, spark=spark).run()
     sql = {"sql": "SELECT id, ts, v FROM <SRC> WHERE ts < 100"}
     result = hp.Ingest(config("t", [sql, upper]), spark=spark).run()[0]
-    assert (result.batches, result.rows, result.bad_rows) == (1, 3, 3)
+    assert (result.batches, result.rows, result.bad_rows) == (1, 2, 3)
     embedded = hp.Ingest(config("e", [sql, {"sql": "SELECT id, ts, upper(v) AS v FROM <SRC>"}])).run()[0]
-    assert (embedded.bad_rows, embedded.checkpoint) == (3, result.checkpoint)
+    assert (embedded.rows, embedded.bad_rows, embedded.checkpoint) == (2, 3, result.checkpoint)
     assert counted(Table(tmp_path / "t"), "id", "ts", "v") == counted(Table(tmp_path / "e"), "id", "ts", "v")
     expected = {(record, origin): count for (record, origin, _, _), count in bad_rows(tmp_path / "e-errors").items()}
     assert {(record, origin): count for (record, origin, _, _), count in bad_rows(tmp_path / "t-errors").items()} == expected
