@@ -1,17 +1,21 @@
 """Refuse to rebuild a file listing or an index, or to drop the listing, if that would hide the loss of committed files.
 
+So are rebuilds that would list files which cleans have deleted, and which a power failure has brought back.
+
 Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyhudi.errors import TableState
 from pyhudi.format.names import parse_base_file, parse_log_file
-from pyhudi.format.paths import join_path
+from pyhudi.format.paths import file_name, join_path
 from pyhudi.metadata_table.reader.index_lookups import scan_files
 from pyhudi.metadata_table.reader.metadata_listing import DAMAGE
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
-from pyhudi.table.committed_files import LostFile, find_lost_files, lost_files_error
+from pyhudi.table.committed_files import LostFile, find_lost_files, find_undone_deletions, lost_files_error
 from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -43,13 +47,32 @@ def find_lost(snapshot: Snapshot, sizes: dict[str, int]) -> tuple[LostFile, ...]
         snapshot: The table.
         sizes: Path -> size in bytes of all files in storage.
     """
-    listed: dict[str, int] | None = None
-    if snapshot.config.has_metadata_table:
-        try:
-            listed = listed_sizes(snapshot.context, snapshot.timeline)
-        except DAMAGE:
-            listed = None
+    listed = _listed_if_readable(snapshot)
     return find_lost_files(snapshot, sizes, listed=listed, archived=listed is None)
+
+
+def find_undone(snapshot: Snapshot, paths: Iterable[str]) -> dict[str, str]:
+    """Return files in storage that a completed clean has deleted, with the clean, without those in the metadata table.
+
+    Args:
+        snapshot: The table.
+        paths: All files in storage.
+    """
+    if not snapshot.config.version.has_one_log_file_per_commit:
+        return {}
+    listed = _listed_if_readable(snapshot) or {}
+    timeline = snapshot.timeline
+    doubtful = [path for path in paths if path not in listed and is_completed_data_file(timeline, file_name(path))]
+    return find_undone_deletions(snapshot.context, timeline, doubtful)
+
+
+def _listed_if_readable(snapshot: Snapshot) -> dict[str, int] | None:
+    if not snapshot.config.has_metadata_table:
+        return None
+    try:
+        return listed_sizes(snapshot.context, snapshot.timeline)
+    except DAMAGE:
+        return None
 
 
 def check_no_lost_files(snapshot: Snapshot) -> None:
@@ -60,16 +83,23 @@ def check_no_lost_files(snapshot: Snapshot) -> None:
 
     Raises:
         CorruptData: The error lists the files and their rows.
-        TableState: The files exist, in folders without partition metadata.
+        TableState: The files exist, in folders without partition metadata. Or there are files that cleans have deleted.
     """
     if not snapshot.timeline.completed_writes():
         return
     listing = snapshot.listing
     sizes = {info.path: info.size_bytes for infos in listing.files(listing.partitions()).values() for info in infos}
     lost = find_lost(snapshot, sizes)
-    if not lost:
-        return
     storage = snapshot.context.storage
+    if not lost:
+        undone = find_undone(snapshot, sizes)
+        if undone:
+            path, clean = min(undone.items())
+            raise TableState(
+                f"{len(undone):,} files of {storage.uri} that cleans have deleted are back, such as {path}, deleted by {clean}: "
+                "Table.repair(['orphans']) deletes them"
+            )
+        return
     if all(one.found_bytes is None and storage.stat(one.file.path) is not None for one in lost):
         raise TableState(
             f"partition {lost[0].partition!r} of {storage.uri} has no .hoodie_partition_metadata, so listings ignore its files: "

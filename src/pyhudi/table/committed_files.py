@@ -17,16 +17,17 @@ Source: docs/formats/timeline.md, "Commit metadata".
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.actions.archived_instants import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
-from pyhudi.format.actions.commit_metadata import LOST_FILES_KEY, CommitMetadata
+from pyhudi.format.actions.commit_metadata import CommitMetadata, decode_lost_files
 from pyhudi.format.instants import Action, State
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
-from pyhudi.format.paths import file_name, parent_folder
+from pyhudi.format.paths import file_name, join_path, parent_folder
 from pyhudi.table.snapshot import Snapshot, read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -94,6 +95,33 @@ def removed_names(store: TimelineStore, timeline: Timeline, on_damage: OnDamage)
     return frozenset(names)
 
 
+def find_undone_deletions(context: TableContext, timeline: Timeline, paths: Collection[str]) -> dict[str, str]:
+    """Return those of the data files in storage that a completed clean has deleted, with the clean.
+
+    A power failure may undo deletions. Once the commit that replaced their file groups is archived, readers that list
+    directories return the rows of such files. The archived timeline is read if there are paths.
+    """
+    found: dict[str, str] = {}
+    missing = set(paths)
+    for time, clean in _cleans(context.timeline, timeline) if missing else ():
+        for partition, cleaned in clean.partition_metadata.items():
+            deleted = {join_path(partition, file_name(path)) for path in cleaned.success_delete_files}
+            found.update(dict.fromkeys(deleted & missing, time))
+    return found
+
+
+def _cleans(store: TimelineStore, timeline: Timeline) -> Iterator[tuple[str, CleanMetadata]]:
+    """The completed cleans, archived ones first, with their request times. An unreadable active one is left out."""
+    for row in store.history.all_rows(Bounds(), documents=True):
+        if row.action == Action.CLEAN.value and row.metadata:
+            decoded = decode_completed(Action.CLEAN, row.metadata)
+            if isinstance(decoded, CleanMetadata):
+                yield row.instant_time, decoded
+    for instant in timeline.completed(Action.CLEAN):
+        with suppress(CorruptData):
+            yield instant.request_time, CleanMetadata.decode(store.read(instant))
+
+
 def names_of_pending_cleans(store: TimelineStore, timeline: Timeline, on_damage: OnDamage) -> dict[str, str]:
     """Return names of files that pending cleans are deleting, with the clean of each."""
     names: dict[str, str] = {}
@@ -146,17 +174,6 @@ def _written(instant: str, metadata: CommitMetadata) -> Iterator[tuple[Committed
         for stat in stats:
             if stat.path and stat.file_id is not None and parse_data_file_instant(file_name(stat.path)) is not None:
                 yield CommittedFile(stat.path, instant, stat.file_size_in_bytes, stat.num_writes), (partition, stat.file_id)
-
-
-def decode_lost_files(metadata: CommitMetadata) -> dict[str, int | None]:
-    """Return the lost files that a commit records: path -> size, None if it was missing."""
-    text = metadata.extra_metadata.get(LOST_FILES_KEY)
-    if not text:
-        return {}
-    try:
-        return {str(path): entry["bytes"] for path, entry in json.loads(text).items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}
 
 
 def encode_lost_files(lost: Iterable[LostFile]) -> str:

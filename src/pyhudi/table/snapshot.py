@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, SnapshotOutdated, TableState
 from pyhudi.format.actions.archived_instants import COMMIT_LIKE, decode_completed
-from pyhudi.format.actions.commit_metadata import SCHEMA_KEY, CommitMetadata
+from pyhudi.format.actions.commit_metadata import SCHEMA_KEY, CommitMetadata, decode_lost_files
 from pyhudi.format.actions.rollback_metadata import RollbackPlan
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro.nodes import NO_DEFAULT, Record
@@ -221,18 +221,26 @@ class Snapshot:
         """Check a snapshot whose listing has no slices at a request time; None for the latest state.
 
         Raises:
-            TableState: Completed writes of the active timeline name files of that state.
+            TableState: Completed writes of the active timeline name files of that state whose loss was not accepted.
             Unsupported: They name files that are not read.
         """
         if any(self._slices(None, as_of, None).values()):
             return
+        accepted, accepted_groups = set[str](), set[tuple[str, str]]()
         for instant in reversed(self.timeline.completed_writes()):
             time = instant.request_time
             if as_of is not None and time > as_of:
                 continue
             metadata = self.commits.get(instant) or read_commit(self.context.timeline, instant)
+            accepted |= decode_lost_files(metadata).keys()
             for stat in metadata.write_stats:
-                replaced = self.slicing.replaced.get((stat.partition_path or "", stat.file_id or ""))
+                group = (stat.partition_path or "", stat.file_id or "")
+                if stat.path in accepted:
+                    accepted_groups.add(group)
+                replaced = self.slicing.replaced.get(group)
+                if group in accepted_groups:
+                    # The file took the place of the older ones.
+                    continue
                 if stat.path and stat.num_writes and (replaced is None or (as_of is not None and replaced > as_of)):
                     check_read(file_name(stat.path))
                     raise TableState(

@@ -152,3 +152,57 @@ def test_files_in_a_folder_without_partition_metadata_are_no_loss(tmp_path: Path
         hp.Table(tmp_path / "t").index.rebuild()
     assert [step.kind.value for step in hp.Table(tmp_path / "t").repair().steps] == ["partition-metadata"]
     assert read(tmp_path / "t") == [2] * 10
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_table_whose_files_are_all_lost_reads_as_empty_once_that_is_accepted(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "t"
+    table = create(path, kind)
+    for partition in ("p0", "p1"):
+        shutil.rmtree(path / partition)
+    assert read(path) is TableState
+    table.repair(accept_loss=True)
+    assert read(path) == []
+    hp.Table(path).upsert(rows(3))
+    assert read(path) == [3] * 10 and hp.Table(path).validate().ok
+
+
+def test_duplicate_keys_are_reported_as_unchecked_if_a_file_is_damaged(tmp_path: Path) -> None:
+    table = create(tmp_path / "t", "cow")
+    _empty(newest_file(tmp_path / "t"))
+    result = table.validate(keys=True)
+    assert [(found.severity, found.path) for found in result.findings if found.check == "keys"] == [("unchecked", "")]
+
+
+@pytest.mark.parametrize("metadata", [True, False])
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_replaced_files_that_a_clean_deleted_and_that_are_back(tmp_path: Path, kind: str, metadata: bool) -> None:
+    """The replacing commit and the clean are archived, so a listing of directories has the replaced rows again."""
+    path = tmp_path / "t"
+    options = {
+        "hoodie.metadata.enable": metadata,
+        "hoodie.clean.commits.retained": 1,
+        "hoodie.keep.min.commits": 2,
+        "hoodie.keep.max.commits": 3,
+    }
+    table = hp.Table.create(path, record_key="id", ordering="ts", table_type=kind, options=options)
+    table.upsert([{"id": "a", "ts": 1}, {"id": "b", "ts": 1}])
+    replaced = {file: file.read_bytes() for file in path.glob("*.parquet")}
+    table.insert_overwrite([{"id": "a", "ts": 2}])
+    for ts in range(3, 12):
+        table.upsert([{"id": "a", "ts": ts}])
+    assert not any(file.exists() for file in replaced)
+    for file, data in replaced.items():
+        file.write_bytes(data)
+
+    table = hp.Table(path, options=options)
+    result = table.validate()
+    assert not result.ok and any("deleted files that are back" in remedy for remedy in result.remedies)
+    if metadata:
+        for rebuild in (lambda: table.index.rebuild(), lambda: table.drop_metadata_table()):
+            with pytest.raises(TableState, match=r"Table.repair\(\['orphans'\]\) deletes them"):
+                rebuild()
+    table.repair()
+    for listed in (True, False):
+        assert hp.Table(path, options={"hoodie.metadata.enable": listed}).scan().to_arrow()["ts"].to_pylist() == [11]
+    assert hp.Table(path).validate().ok

@@ -238,7 +238,7 @@ class TestStorageLock:
             StorageLock(storage, env).acquire(10)
         assert storage.read(LEASE_PATH) == data
 
-    @pytest.mark.parametrize("data", [b"", b"\0" * 80])
+    @pytest.mark.parametrize("data", [b"", b"\0" * 80, b'{"expired":false,"validUn'])
     def test_an_object_that_a_power_failure_emptied_expires(self, storage: Storage, env: ReplayEnvironment, data: bytes) -> None:
         storage.put(LEASE_PATH, data)
         begun_ms = env.monotonic_ms()

@@ -315,3 +315,14 @@ REPLACE_COMMIT_METADATA = record(
 )
 COMMIT_SCHEMA = schema_from_record(COMMIT_METADATA)
 REPLACE_COMMIT_SCHEMA = schema_from_record(REPLACE_COMMIT_METADATA)
+
+
+def decode_lost_files(metadata: CommitMetadata) -> dict[str, int | None]:
+    """Return the lost files that a commit records: path -> size, None if it was missing."""
+    text = metadata.extra_metadata.get(LOST_FILES_KEY)
+    if not text:
+        return {}
+    try:
+        return {str(path): entry["bytes"] for path, entry in json.loads(text).items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}

@@ -22,7 +22,7 @@ from pyhudi.format.names import parse_log_file
 from pyhudi.format.paths import file_name
 from pyhudi.metadata_table.codecs.metadata_partitions import FILES
 from pyhudi.metadata_table.indexes import in_build_order, is_defined
-from pyhudi.metadata_table.lost_files import find_lost
+from pyhudi.metadata_table.lost_files import find_lost, find_undone
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
 from pyhudi.metadata_table.writer.initialize_partitions import build_partitions
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
@@ -56,6 +56,7 @@ def accept_lost_files(context: TableContext, engine: Engine, commit: CommitSetti
         if not lost:
             return
         deleted = [one.file.path for one in lost if one.found_bytes is not None and not _is_readable(snapshot, one)]
+        undone = find_undone(snapshot, sizes)
         lost = tuple(replace(one, found_bytes=None) if one.file.path in deleted else one for one in lost)
         indexes = {*held.config.metadata_partitions, *(d for d in load_index_definitions(held) if is_defined(d))}
         has_metadata_table = held.config.has_metadata_table
@@ -65,7 +66,7 @@ def accept_lost_files(context: TableContext, engine: Engine, commit: CommitSetti
             held = held.reloaded()
         _commit(held, commit, lost)
         with held.locked() as locked:
-            locked.storage.delete(deleted)
+            locked.storage.delete([*deleted, *undone])
             schema = load_snapshot(locked, directory_listing).schema
             if has_metadata_table and schema is not None:
                 ordered = in_build_order(sorted({FILES, *indexes}))

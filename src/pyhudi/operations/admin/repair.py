@@ -10,7 +10,8 @@
                          file
     lost files           committed files are missing, or have another size than their commit records: the repair stops with
                          an error that lists them, unless it accepts the loss (`operations.admin.accept_loss`)
-    orphans              delete data files of instants that are neither on the timeline nor possibly in the history;
+    orphans              delete data files of instants that are neither on the timeline nor possibly in the history,
+                         and files that cleans have deleted and a power failure has brought back;
                          files of another table, in a folder below this one or behind a symbolic link, are not orphans
     metadata table       it is unreadable, or lists other files than the directories: drop and rebuild it
 
@@ -37,7 +38,7 @@ from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
 from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, REBUILD_MARKER_FILE, join_path, parent_folder
 from pyhudi.format.properties import check_checksum, parse_properties
-from pyhudi.metadata_table.lost_files import find_lost, is_completed_data_file, listed_sizes
+from pyhudi.metadata_table.lost_files import find_lost, find_undone, is_completed_data_file, listed_sizes
 from pyhudi.metadata_table.reader.metadata_listing import DAMAGE
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.accept_loss import accept_lost_files
@@ -373,9 +374,13 @@ def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSetti
         doomed.append((info.path, named.instant_time))
         finding = f"{info.size_bytes:,} bytes of instant {named.instant_time}, which is on no timeline"
         yield RepairStep(RepairKind.ORPHANS, info.path, finding, "it is deleted")
-    if doomed and not dry_run:
+    undone = find_undone(load_snapshot(context, directory_listing), [info.path for info in files])
+    for path, clean in sorted(undone.items()):
+        yield RepairStep(RepairKind.ORPHANS, path, f"clean {clean} has deleted it, and it is back", "it is deleted")
+    if (doomed or undone) and not dry_run:
         with context.locked(settings.commit.lock_wait_ms) as locked:
             check_same_version(locked)
+            locked.storage.delete(sorted(undone))
             # A file whose instant was added to the timeline since, by a recovery or a copy, is not an orphan.
             timeline = locked.timeline.load()
             known = {instant.request_time for instant in timeline.instants}

@@ -1,7 +1,7 @@
 """Validate a table: compare all its metadata with the files in storage.
 
-    timeline         committed files that are missing or have another size; orphaned files; files of pending writes;
-                     clusterings that can never run
+    timeline         committed files that are missing or have another size; orphaned files; deleted files that are
+                     back; files of pending writes; clusterings that can never run
     files            base files that cannot be opened
     page checksums   pages of base files against their checksums, of a sample or of all: see `validate_data`
     buckets          bucket counts of partitions against file groups: see `validate_data` hashing metadata nodes of a
@@ -52,6 +52,7 @@ from pyhudi.metadata_table.indexes.index_validation import (
     FooterTask,
     run_footer,
 )
+from pyhudi.metadata_table.lost_files import find_undone
 from pyhudi.metadata_table.reader.metadata_listing import DAMAGE
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.operations.admin.stable_check import repeat_until_stable
@@ -91,6 +92,9 @@ whole table.
 _SAMPLE_SEED = 20
 
 _EMPTY_COMMIT_ADVICE = "incremental and change data queries of it fail; restore the file from a backup"
+_UNDONE_MESSAGE = (
+    "deleted files that are back: a repair deletes them; until then readers without metadata table may return replaced rows"
+)
 _ORPHANED_FILES_MESSAGE = "orphaned files: no query reads them; a repair deletes them"
 
 
@@ -144,7 +148,11 @@ class ValidationResult(HtmlRepr):
     def remedies(self) -> tuple[str, ...]:
         """Actions against the errors, each once, most urgent first."""
         named = {finding.remedy for finding in self.findings}
-        return tuple(remedy for remedy in (MISSING_ROWS, _ORPHANED_FILES_MESSAGE, REWRITE, WRONG_PRUNING) if remedy in named)
+        return tuple(
+            remedy
+            for remedy in (MISSING_ROWS, _UNDONE_MESSAGE, _ORPHANED_FILES_MESSAGE, REWRITE, WRONG_PRUNING)
+            if remedy in named
+        )
 
     @property
     def counts(self) -> Counter[ValidationSeverity]:
@@ -301,6 +309,11 @@ class _Validation:
         sizes = {path: file.info.size_bytes for path, file in files_by_path.items()}
         for lost in find_lost_files(self._snapshot, sizes, commits=commits, on_damage=self._clean_error):
             self._error("timeline", lost.file.path, lost.finding, MISSING_ROWS)
+        try:
+            for path, clean in sorted(find_undone(self._snapshot, files_by_path).items()):
+                self._error("timeline", path, f"clean {clean} has deleted it, and it is back", _UNDONE_MESSAGE)
+        except DAMAGE as error:
+            self.skip("timeline", f"cleans of the archived timeline cannot be read: {error}")
         for plan in self._timeline.pending(Action.CLUSTERING):
             never = never_runnable_reason(self._context, self._timeline, plan)
             if never is not None:
@@ -351,7 +364,10 @@ class _Validation:
         """Check for duplicate keys in a partition."""
         if self._snapshot.schema is not None:
             spec = read_spec(self._snapshot, self._key_columns())
-            self._run_check("keys", partial(check_keys, self._engine, spec, self._slices), "")
+            try:
+                self._run_check("keys", partial(check_keys, self._engine, spec, self._slices), "")
+            except DAMAGE as error:
+                self.skip("keys", f"a data file cannot be read: {error}")
 
     def check_indexes(self, metadata: MetadataTable) -> None:
         """Check the entries of each index of the metadata table, see `validate_data`."""

@@ -7,8 +7,8 @@ The object `.hoodie/.locks/table_lock.json` has Hudi's layout,
    it again.  The store lets exactly one writer win; `storage.locks.fifo_queue` determines who tries first.  An object is
    free if one holds: it is marked as expired; its owner was a process of this machine that has ended; its `validUntil`
    is more than a margin in the past, unless that process is alive; it has not changed for the duration of its owner's
-   leases, as observed by this process, regardless of clocks.  An object without content, which a power failure may
-   leave, is free if it has not changed for the duration of a lease of this process.
+   leases, as observed by this process, regardless of clocks.  An object without content or cut short, which a power
+   failure may leave, is free if it has not changed for the duration of a lease of this process.
 2. A renewal advances `validUntil`, again with `put_if_matches`, and only if the owner is still us.
 3. The release sets `expired`, if the lease is still ours.  The tag of the last write is known, so the object need not
    be read.  On a full disk, where nothing can be written, it deletes the object instead, while much of the lease
@@ -187,8 +187,8 @@ class StorageLock(LeaseLock):
             current = _Lease.decode(stored[0])
             unchanged_ms = steady_ms - self._watched[1]
             if current is None:
-                # A power failure may leave an object without content, whose owner no longer runs.
-                if stored[0].strip(b"\0") or unchanged_ms <= self._validity_ms + self._margin_ms:
+                # A power failure may leave an object without content, or cut short, whose owner no longer runs.
+                if _is_json(stored[0]) or unchanged_ms <= self._validity_ms + self._margin_ms:
                     return "the lock object is unreadable; delete it when no writer is running"
             elif current.owner != self._owner and not current.is_free(now_ms, unchanged_ms, self._margin_ms):
                 return f"{current.owner} holds it, until {current.valid_until} (epoch ms) if it is not renewed"
@@ -263,6 +263,17 @@ class StorageLock(LeaseLock):
                 self._lease, self._tag = new_lease, tag
                 return None
         raise StorageUnavailable(f"{self._where}: the lock object changes faster than it can be replaced")
+
+
+def _is_json(data: bytes) -> bool:
+    """Return True for a whole JSON document, such as a lease of another layout. A part of one is not."""
+    try:
+        json.loads(data)
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
