@@ -199,21 +199,30 @@ def test_with_documents_synced_the_timeline_survives_and_losses_are_reported(kin
     record = recorded(kind, "documents")
     for number, failure in enumerate(failures(record, [Loss.EVERYTHING, Loss.CONTENT, Loss.ANY])):
         with noted(failure):
-            remains = Remains(record, failure, "documents", tmp_path / str(number))
-            remains.check_timeline()
-            if not remains.check_damage_is_found():
-                remains.check_next_writes()
-                continue
-            with remains.copy() as repaired:
-                try:
-                    repaired.table().repair()
-                except HudiError:
-                    # Lost files are listed, and stay lost.
-                    assert not repaired.table().validate().ok
-                repaired.check_damage_is_found()
-            with remains.copy() as accepted:
-                accepted.table().repair(accept_loss=True)
-                check_recorded_loss(accepted)
+            check_with_documents(Remains(record, failure, "documents", tmp_path / str(number)))
+
+
+@pytest.mark.parametrize("failure", [Failure(838, Loss.EVERYTHING), Failure(622, Loss.ANY, 480668)])
+def test_loss_of_data_files_and_of_parts_of_the_metadata_table(failure: Failure, tmp_path: Path) -> None:
+    """The metadata table is readable and lists no files, or some that a clean has deleted. Found by the wide tier."""
+    check_with_documents(Remains(recorded("mor", "documents"), failure, "documents", tmp_path / "disk"))
+
+
+def check_with_documents(remains: Remains) -> None:
+    remains.check_timeline()
+    if not remains.check_damage_is_found():
+        remains.check_next_writes()
+        return
+    with remains.copy() as repaired:
+        try:
+            repaired.table().repair()
+        except HudiError:
+            # Lost files are listed, and stay lost.
+            assert not repaired.table().validate().ok
+        repaired.check_damage_is_found()
+    with remains.copy() as accepted:
+        accepted.table().repair(accept_loss=True)
+        check_recorded_loss(accepted)
 
 
 def check_recorded_loss(run: Remains) -> None:

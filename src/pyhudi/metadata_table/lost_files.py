@@ -41,14 +41,14 @@ def listed_sizes(context: TableContext, timeline: Timeline) -> dict[str, int]:
 def find_lost(snapshot: Snapshot, sizes: dict[str, int]) -> tuple[LostFile, ...]:
     """Return the committed files that are missing or damaged, by the metadata table and by commits.
 
-    Archived commits are read if the metadata table is missing or cannot be read.
+    Archived commits are read if the metadata table is missing, cannot be read, or lists no files, as if its own were lost.
 
     Args:
         snapshot: The table.
         sizes: Path -> size in bytes of all files in storage.
     """
     listed = _listed_if_readable(snapshot)
-    return find_lost_files(snapshot, sizes, listed=listed, archived=listed is None)
+    return find_lost_files(snapshot, sizes, listed=listed, archived=not listed)
 
 
 def find_undone(snapshot: Snapshot, paths: Iterable[str]) -> dict[str, str]:

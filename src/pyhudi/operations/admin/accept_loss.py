@@ -56,7 +56,6 @@ def accept_lost_files(context: TableContext, engine: Engine, commit: CommitSetti
         if not lost:
             return
         deleted = [one.file.path for one in lost if one.found_bytes is not None and not _is_readable(snapshot, one)]
-        undone = find_undone(snapshot, sizes)
         lost = tuple(replace(one, found_bytes=None) if one.file.path in deleted else one for one in lost)
         indexes = {*held.config.metadata_partitions, *(d for d in load_index_definitions(held) if is_defined(d))}
         has_metadata_table = held.config.has_metadata_table
@@ -66,8 +65,10 @@ def accept_lost_files(context: TableContext, engine: Engine, commit: CommitSetti
             held = held.reloaded()
         _commit(held, commit, lost)
         with held.locked() as locked:
-            locked.storage.delete([*deleted, *undone])
-            schema = load_snapshot(locked, directory_listing).schema
+            # Without the metadata table, which may list files that cleans have deleted if its own files were lost.
+            snapshot = load_snapshot(locked, directory_listing)
+            locked.storage.delete([*deleted, *find_undone(snapshot, sizes)])
+            schema = snapshot.schema
             if has_metadata_table and schema is not None:
                 ordered = in_build_order(sorted({FILES, *indexes}))
                 build_partitions(locked, engine, metadata, ordered, schema.arrow, schema.arrow)
