@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.options.index_options import METADATA_TABLE
 
 CDC_SUFFIX = ".cdc"
 MARKER_INFIX = ".marker."
@@ -207,7 +208,7 @@ def check_read(name: str) -> None:
     if name.endswith(EXTERNAL_SUFFIX):
         raise Unsupported(
             "files of another table format (Apache XTable, Delta UniForm) are read only by snapshot queries with "
-            f"hoodie.metadata.enable=false; use the table in its original format: {name}"
+            f"{METADATA_TABLE}=false; use the table in its original format: {name}"
         )
     if _NATIVE_LOG_INFIX in name and _NATIVE_LOG.fullmatch(name):
         raise Unsupported(f"native log files (release 1.3, storage layout lsm_tree) are not read: {name}")

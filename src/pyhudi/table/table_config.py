@@ -303,11 +303,11 @@ _PROPERTIES_OF_VERSION_ZERO = frozenset(
         props.NAME.stored_as,
         props.TABLE_TYPE.stored_as,
         props.LAYOUT.stored_as,
-        "hoodie.archivelog.folder",
-        "hoodie.compaction.payload.class",
-        "hoodie.table.precombine.field",
-        "hoodie.table.ro.file.format",
-        "hoodie.table.rt.file.format",
+        props.ARCHIVE_FOLDER.stored_as,
+        props.PAYLOAD.stored_as,
+        props.ORDERING.stored_as,
+        *props.BASE_FORMAT.aliases,
+        *props.LOG_FORMAT.aliases,
     }
 )
 """What releases before 0.6 store, which introduced the version."""
@@ -368,7 +368,7 @@ def _config_of(data: bytes) -> TableConfig:
     values = parse_properties(data)
     missing = missing_property(values)
     if missing is not None and _is_version_zero(values):
-        raise _NoVersion(str(_unreadable(TableVersion.ZERO, " (no hoodie.table.version)")))
+        raise _NoVersion(str(_unreadable(TableVersion.ZERO, f" (no {props.VERSION.stored_as})")))
     if missing is not None:
         raise CorruptData(f"hoodie.properties has no {missing}: this is not a usable Hudi table")
     config = TableConfig.from_properties(values)
