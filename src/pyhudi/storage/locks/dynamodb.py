@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -244,39 +243,41 @@ def _boto3() -> Any:
 
 
 _clients: dict[DynamoDbSettings, Any] = {}
-_clients_mutex = threading.Lock()
 
 
 def _client(settings: DynamoDbSettings) -> Any:
     """The client for these settings, shared by all threads of the process.  Its timeouts are far shorter than a lease."""
+    client = _clients.get(settings)
+    # Without a mutex, which an interruption at its end would leave locked. Of two clients created at once, one remains.
+    return _clients.setdefault(settings, _new_client(settings)) if client is None else client
+
+
+def _new_client(settings: DynamoDbSettings) -> Any:
     from botocore.config import Config
 
-    with _clients_mutex:
-        if settings not in _clients:
-            _clients[settings] = (
-                _boto3()
-                .Session()
-                .client(
-                    "dynamodb",
-                    region_name=settings.region,
-                    endpoint_url=settings.endpoint_url,
-                    aws_access_key_id=settings.access_key,
-                    aws_secret_access_key=settings.secret_key,
-                    aws_session_token=settings.session_token,
-                    config=Config(
-                        connect_timeout=_ANSWER_TIMEOUT_S,
-                        read_timeout=_ANSWER_TIMEOUT_S,
-                        retries={"total_max_attempts": 2, "mode": "standard"},
-                    ),
-                )
-            )
-        return _clients[settings]
+    return (
+        _boto3()
+        .Session()
+        .client(
+            "dynamodb",
+            region_name=settings.region,
+            endpoint_url=settings.endpoint_url,
+            aws_access_key_id=settings.access_key,
+            aws_secret_access_key=settings.secret_key,
+            aws_session_token=settings.session_token,
+            config=Config(
+                connect_timeout=_ANSWER_TIMEOUT_S,
+                read_timeout=_ANSWER_TIMEOUT_S,
+                retries={"total_max_attempts": 2, "mode": "standard"},
+            ),
+        )
+    )
 
 
 def _after_fork() -> None:
     # The parent's connections must not be used by the child.
-    global _clients, _clients_mutex
-    _clients, _clients_mutex = {}, threading.Lock()
+    global _clients
+    _clients = {}
 
 
 os.register_at_fork(after_in_child=_after_fork)

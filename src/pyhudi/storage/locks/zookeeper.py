@@ -273,13 +273,11 @@ def _client_class() -> Any:
 
 
 _sessions: dict[tuple[str, int, int], _Session] = {}
-_sessions_mutex = threading.Lock()
 
 
 def _session_of(url: str, session_timeout_ms: int, connection_timeout_ms: int) -> _Session:
     key = (url, session_timeout_ms, connection_timeout_ms)
-    with _sessions_mutex:
-        return _sessions.setdefault(key, _Session(*key))
+    return _sessions.setdefault(key, _Session(*key))
 
 
 def end_sessions() -> None:
@@ -291,8 +289,8 @@ def end_sessions() -> None:
 def _after_fork() -> None:
     # The session is the parent's: its threads do not exist here, and requests on its connection would confuse both
     # processes.
-    global _sessions, _sessions_mutex
-    _sessions, _sessions_mutex = {}, threading.Lock()
+    global _sessions
+    _sessions = {}
 
 
 atexit.register(end_sessions)
