@@ -134,7 +134,8 @@ class Checked:
                 del self.rows[homes[0], row["id"]]
             elif homes:
                 path = homes[0]
-            self.rows[path, row["id"]] = row
+            # A record that stays in its partition has the partition's value in reads.
+            self.rows[path, row["id"]] = {**row, "part": path}
         return self._written(operation, table_of(rows))
 
     def delete(self, *names: tuple[str, str]) -> WriteResult:
