@@ -87,7 +87,7 @@ def _stored(key: str, value: str | None) -> tuple[str, str | None]:
     bare = key.removeprefix(OPTION_PREFIX)
     option = next((option for option in SUPPORTED.values() if bare in option.all_names), None)
     if value is None and key.startswith(OPTION_PREFIX) and option not in _LOCK_OPTIONS:
-        # Whatever another program stored can be removed.
+        # A property of another program can be removed.
         return OPTION_PREFIX + (bare if option is None else option.key), None
     if option is None or option in TABLE_OPTIONS or option.stored_as:
         if not key.startswith(DEFAULT_PREFIX):
