@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyhudi import Table
+from pyhudi import InvalidRequest, Table
 from tests.interop.alternation import COMMON, OPERATION, READ
 from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.support.needs import WIDE
@@ -339,3 +339,36 @@ def test_key_reinserted_in_another_partition(hudi: ApacheHudi, tmp_path: Path) -
     Table(copy, options=options).upsert(made("a", 3))
     for found in (hudi.read(copy, **READ), Table(copy).scan().to_arrow()):
         assert sorted(zip(found["id"].to_pylist(), found["ts"].to_pylist(), strict=True)) == [("a", 3), ("b", 1)]
+
+
+def test_decimals_of_a_smaller_scale_become_others(hudi: ApacheHudi, tmp_path: Path) -> None:
+    """A copied 1.25 becomes 12.5; PyHudi refuses the upsert that causes it."""
+    rows = made("ab", 1, d=pa.array([Decimal("1.25"), Decimal("2.50")], pa.decimal128(3, 2)))
+    update = made("b", 2, d=pa.array([Decimal("12.5")], pa.decimal128(3, 1)))
+    for name in ("theirs", "ours"):
+        hudi.write(rows, tmp_path / name, **(OPTIONS | {OPERATION: "bulk_insert"}))
+    hudi.write(update, tmp_path / "theirs", **OPTIONS)
+    assert {row["d"] for row in hudi.read(tmp_path / "theirs", **READ).to_pylist()} == {Decimal("12.5")}
+    with pytest.raises(InvalidRequest):
+        Table(tmp_path / "ours").upsert(update)
+    assert seen(tmp_path / "ours", "d") == {"a": Decimal("1.25"), "b": Decimal("2.50")}
+
+
+def test_upserts_with_the_operation_column_are_lost(hudi: ApacheHudi, tmp_path: Path) -> None:
+    path, options = tmp_path / "t", {**MOR, "hoodie.allow.operation.metadata.field": True}
+    for v in (1, 2):
+        hudi.write(made("a", v, v=v), path, **options)
+    assert [row["v"] for row in hudi.read(path, **READ).to_pylist()] == [1]
+    Table(path).upsert(made("a", 3, v=3))
+    assert [row["v"] for row in hudi.read(path, **READ).to_pylist()] == [3] == list(seen(path, "v").values())
+
+
+def test_filters_do_not_find_long_texts(hudi: ApacheHudi, tmp_path: Path) -> None:
+    """Parquet stores no statistics for them, and their file counts as one without rows."""
+    path = tmp_path / "t"
+    text = "x" * (8 << 10)
+    indexed = {"hoodie.metadata.enable": True, "hoodie.metadata.index.column.stats.enable": True}
+    hudi.write(made("a", 1, text=text), path, **OPTIONS | indexed | {OPERATION: "bulk_insert"})
+    skipping = {"hoodie.metadata.enable": True, "hoodie.enable.data.skipping": True}
+    assert hudi.read(path, where=f"text = '{text}'", columns=["id"], **skipping).num_rows == 0
+    assert Table(path).scan(["id"], filter=[("text", "=", text)]).to_arrow()["id"].to_pylist() == ["a"]
