@@ -107,7 +107,7 @@ class LocalStorage(UriMixin):
     def __init__(
         self,
         location: Location,
-        sync: Sync = Sync.DOCUMENTS,
+        sync: Sync = Sync.ALL,
         link_roots: tuple[str, ...] | None = None,
         within: str | None = None,
     ) -> None:
@@ -124,7 +124,7 @@ class LocalStorage(UriMixin):
         return True
 
     def spec(self) -> StorageSpec:
-        options = [] if self._sync is Sync.DOCUMENTS else [("sync", self._sync.value)]
+        options = [] if self._sync is Sync.ALL else [("sync", self._sync.value)]
         if self._link_roots is not None:
             options.append(("link_roots", os.pathsep.join(self._link_roots)))
         if self._within != self._root:
@@ -530,7 +530,7 @@ def open_local(location: Location, options: dict[str, str]) -> Storage:
         raise InvalidRequest(
             f"{location.uri} is local: storage option {unknown[0]!r} is not supported, only 'sync' and 'link_roots' are"
         )
-    sync = options.get("sync", Sync.DOCUMENTS.value)
+    sync = options.get("sync", Sync.ALL.value)
     if sync not in tuple(Sync):
         raise InvalidRequest(f"storage option sync={sync!r}: choose one of {', '.join(Sync)}")
     return LocalStorage(location, Sync(sync), parse_link_roots(options.get("link_roots")), options.get("within"))

@@ -22,13 +22,13 @@ _SCRATCH = re.compile(f"/(?:{'|'.join(map(re.escape, (*_PROCESS_FOLDERS, MARKER_
 class Sync(StrEnum):
     """What is synced to disk before a call returns: the storage option `sync`.  NONE is for tests and scratch tables.
 
-    DOCUMENTS syncs the writes of `put`, `put_if_absent` and `put_if_matches`, and the merged files of the timeline's history:
-    the whole timeline. After a power failure the timeline is complete, but data files of the last seconds may not be, as
-    in Hudi, and deleted files may be back. ALL syncs every file, and deletions outside scratch folders.
+    ALL, the default, syncs every file, and deletions outside scratch folders. DOCUMENTS syncs the writes of `put`,
+    `put_if_absent` and `put_if_matches`, and the merged files of the timeline's history: the whole timeline. After a power
+    failure the timeline is complete, but data files of the last seconds may not be, as in Hudi, and deleted files may be back.
     """
 
-    DOCUMENTS = "documents"
     ALL = "all"
+    DOCUMENTS = "documents"
     NONE = "none"
 
 

@@ -127,7 +127,13 @@ def rows(partitions: Sequence[int], stamp: int = 0) -> pa.Table:
     return pa.table({**columns, "value": pa.array(range(len(ids)), pa.int64())})
 
 
-def made(uri: str, table_type: str, partitions: int = 2, more: Mapping[str, str] | None = None) -> Made:
+def made(
+    uri: str,
+    table_type: str,
+    partitions: int = 2,
+    more: Mapping[str, str] | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> Made:
     environment, options = ReplayEnvironment(5), {**OPTIONS, **(more or {})}
     table = Table.create(
         uri,
@@ -137,6 +143,7 @@ def made(uri: str, table_type: str, partitions: int = 2, more: Mapping[str, str]
         table_type=table_type,
         environment=environment,
         options=options,
+        storage_options=storage,
     )
     table.bulk_insert(rows(range(partitions)))
     return Made(table, environment, options)
@@ -251,9 +258,10 @@ def test_clean_without_files_inspects_each_commit_once(uri: str) -> None:
     assert cleaned.calls["delete"] < last.calls["delete"]
 
 
+@pytest.mark.parametrize("sync", ["all", "documents"])
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_commit_syncs_files_to_disk(tmp_path: Path, table_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = made(str(tmp_path / "t"), table_type)
+def test_commit_syncs_files_to_disk(tmp_path: Path, table_type: str, sync: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(str(tmp_path / "t"), table_type, storage={"sync": sync})
     upserted(table, 1)
     synced: list[str] = []
 
@@ -263,7 +271,16 @@ def test_commit_syncs_files_to_disk(tmp_path: Path, table_type: str, monkeypatch
 
     monkeypatch.setattr(os, "fsync", fsync)
     upserted(table, 2)
-    assert synced == [
+    # Data files and the files of the metadata table, each with its folder.
+    data = [
+        path
+        for path in synced
+        if path.startswith(
+            ("p000", ".hoodie/metadata/files", ".hoodie/metadata/column_stats", ".hoodie/metadata/partition_stats")
+        )
+    ]
+    assert len(data) == (10 if sync == "all" else 0)
+    assert [path for path in synced if path not in data] == [
         # The inflight file has the workload profile; its folder holds the requested file too.
         *(".hoodie/timeline/file", ".hoodie/timeline"),
         # New folders of the marker, and the marker.

@@ -325,7 +325,7 @@ class TestErrors:
     def test_options(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidRequest, match="region"):
             open_storage(tmp_path, {"region": "x"})
-        with pytest.raises(InvalidRequest, match="documents, all, none"):
+        with pytest.raises(InvalidRequest, match="all, documents, none"):
             open_storage(tmp_path, {"sync": "sometimes"})
         with pytest.raises(InvalidRequest, match="its own options"):
             open_storage(StorageSpec(f"file:{tmp_path}"), {"sync": "all"})
@@ -394,7 +394,7 @@ class TestSync:
         assert synced == expected
 
     def test_merged_files_of_the_history_are_documents(self, tmp_path: Path, synced: list[str]) -> None:
-        storage = open_storage(tmp_path / "t")
+        storage = open_storage(tmp_path / "t", {"sync": "documents"})
         history = (".hoodie/timeline/history/1_2_1.parquet", ".hoodie/metadata/.hoodie/timeline/history/1_2_1.parquet")
         for path in (*history, "p/f.parquet", ".hoodie/metadata/files/f.hfile", ".hoodie/.staged/f"):
             storage.make_folder(path.rpartition("/")[0])
