@@ -86,8 +86,8 @@ class CatalogSuite:
         assert (str(entry), entry.properties, entry.profile) == ("sales.Trips", {"team": "data"}, None)
 
         hp.Table.create(tmp_path / "old", record_key="id")
-        lake.register_table("archive.old", tmp_path / "old", storage_options={"sync": "all"})
-        assert lake.load_entry("archive.old").storage_options == {"sync": "all"}
+        lake.register_table("archive.old", tmp_path / "old", storage_options={"sync": "documents"})
+        assert lake.load_entry("archive.old").storage_options == {"sync": "documents"}
         assert (lake.list_tables("sales"), lake.list_tables("archive")) == (["sales.Trips"], ["archive.old"])
 
         assert lake.rename_table("sales.trips", "archive.rides").uri == trips.uri
@@ -152,9 +152,9 @@ class CatalogSuite:
             assert "hunter-two" not in str(caught.value)
         with pytest.raises(hp.InvalidRequest, match="password"):
             lake.create_namespace("n", {"password": "hunter-two"})
-        monkeypatch.setenv("SYNC_OF_T", "all")
+        monkeypatch.setenv("SYNC_OF_T", "documents")
         lake.register_table("sales.t", tmp_path / "t", storage_options={"sync": {"env": "SYNC_OF_T"}})
-        assert dict(lake.load_table("sales.t").context.storage.spec().options) == {"sync": "all"}
+        assert dict(lake.load_table("sales.t").context.storage.spec().options) == {"sync": "documents"}
         monkeypatch.delenv("SYNC_OF_T")
         with pytest.raises(hp.InvalidRequest, match="SYNC_OF_T"):
             lake.load_table("sales.t")

@@ -10,7 +10,7 @@ from typing import Any
 
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp()
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "false"
-os.environ["AIRFLOW_CONN_LAKE"] = '{"conn_type": "generic", "extra": {"sync": "all"}}'
+os.environ["AIRFLOW_CONN_LAKE"] = '{"conn_type": "generic", "extra": {"sync": "documents"}}'
 
 import pytest
 from airflow.sdk import DAG

@@ -27,7 +27,7 @@ sync = {{ env = "SYNC_OF_DISK" }}
 def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> hp.Catalog:
     (tmp_path / "pyhudi.toml").write_text(CONFIG.format(folder=tmp_path))
     monkeypatch.setenv("PYHUDI_CONFIG", str(tmp_path / "pyhudi.toml"))
-    monkeypatch.setenv("SYNC_OF_DISK", "all")
+    monkeypatch.setenv("SYNC_OF_DISK", "documents")
     lake = hp.Catalog("LAKE")
     lake.create_namespace("sales")
     return lake
@@ -41,7 +41,7 @@ def test_a_configured_catalog(configured: hp.Catalog, tmp_path: Path, monkeypatc
     assert repr(configured) == f"Catalog('lake', uri='sqlite:///{tmp_path}/catalog.db')"
     configured.create_table("sales.trips", record_key="id").insert({"id": [1]})
     trips = hp.open("Lake.sales.trips")
-    assert (trips.uri, trips.count(), options_of(trips)) == (f"file:{tmp_path}/warehouse/sales/trips", 1, {"sync": "all"})
+    assert (trips.uri, trips.count(), options_of(trips)) == (f"file:{tmp_path}/warehouse/sales/trips", 1, {"sync": "documents"})
     assert options_of(hp.open("lake.sales.trips", storage_options={"sync": "none"})) == {"sync": "none"}
     assert hp.open(trips.uri).count() == hp.open(tmp_path / "warehouse/sales/trips").count() == 1
     monkeypatch.setenv("PYHUDI_CATALOG__LAKE__WAREHOUSE", str(tmp_path / "other"))
@@ -126,13 +126,13 @@ def test_tables_of_a_catalog_of_the_working_directory_are_local(
     writer = hp.Catalog("lake", uri="sqlite:///x.db")
     writer.create_namespace("n")
     writer.create_table("n.plain", "plain")
-    for name, options in (("a", {"sync": {"env": "SECRET"}}), ("b", {"sync": "all"}), ("c", None)):
+    for name, options in (("a", {"sync": {"env": "SECRET"}}), ("b", {"sync": "documents"}), ("c", None)):
         location = f"memory://working-directory/{name}" if name == "c" else name
         writer.create_table(f"n.{name}", location, storage_options=None if name == "a" else options)
     with sqlite3.connect("x.db") as database:
         database.execute("""UPDATE pyhudi_tables SET storage_options = '{"sync": {"env": "SECRET"}}' WHERE table_key = 'a'""")
         database.execute("UPDATE pyhudi_tables SET profile = 'p' WHERE table_key = 'b'")
-    places[0].write_text("[profile.p]\nsync = 'all'\n")
+    places[0].write_text("[profile.p]\nsync = 'documents'\n")
     places[1].write_text(LAKE)
     lake = hp.Catalog("lake")
     assert lake.load_table("n.plain").uri == f"file:{places[1].parent}/plain"
@@ -168,7 +168,7 @@ def test_every_function_resolves_names(configured: hp.Catalog, tmp_path: Path, m
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "rows.json").write_text('{"id": 4, "fare": 2.0}\n')
     name, files = "lake.sales.trips", sorted(tmp_path.iterdir())
-    assert options_of(hp.Table(name)) == {"sync": "all"}
+    assert options_of(hp.Table(name)) == {"sync": "documents"}
     hp.write(name, {"id": [2], "fare": [9.0]}, storage_options={"sync": "none"})
     hp.write(name, {"id": [2], "fare": [9.5]}, mode="upsert")
     hp.Table.create(name, record_key="id", exist_ok=True).upsert({"id": [3], "fare": [1.0]})
@@ -197,7 +197,7 @@ def refused_texts() -> list[tuple[str, str]]:
         (f"[catalog.lake]\n{uri}\npassword = {{ value = 'hunter-two' }}", "password is no reference"),
         ("[trust]\ntables = '/data'", "a list of location prefixes"),
         ("[trust]\ntable = ['/data']", "the one key tables"),
-        (f"[catalog.lake]\n{uri}\nprofile = 'disk'\n[profile.disc]\nsync = 'all'", "did you mean disc"),
+        (f"[catalog.lake]\n{uri}\nprofile = 'disk'\n[profile.disc]\nsync = 'documents'", "did you mean disc"),
         (f"[catalog.lake]\n{uri}\nprofile = 'disk'\n[profile.disk]\nsecret_key = 'hunter-two'", "secret_key may hold a secret"),
         ("[catalogs.lake]\nuri = 'x'", "unknown section 'catalogs'; did you mean catalog"),
         ("catalog = 1", r"must be sections \[catalog"),
@@ -286,7 +286,7 @@ def test_the_command_line(configured: hp.Catalog, tmp_path: Path) -> None:
     with pytest.raises(hp.TableExists):
         call("create", "lake.sales.trips", "--record-key", "id")
     with pytest.raises(hp.InvalidRequest, match="profile"):
-        call("create", "lake.sales.t", "--storage", "sync=all")
+        call("create", "lake.sales.t", "--storage", "sync=documents")
     call("drop", "lake.sales.trips", "--yes")
     assert configured.list_tables("sales") == []
     assert not hp.Table.exists(tmp_path / "warehouse/sales/trips")
