@@ -26,7 +26,7 @@ from pyhudi.api.argument_types import checked_class
 from pyhudi.api.table import Table
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.type_conversion import DataFrame, StreamingQuery
-from pyhudi.errors import InvalidRequest, TableExists
+from pyhudi.errors import InvalidRequest, ServiceFailed, TableExists
 from pyhudi.operations.admin.open_table import resolve_location
 from pyhudi.operations.services.background_services import BackgroundServices
 from pyhudi.operations.write.micro_batches import (
@@ -129,8 +129,14 @@ class StreamSink:
         query_id, run_id = self._query(batch)
         identifier = stream_identifier(self._settings, query_id, operation)
         offsets = None if self._checkpoint is None else digest_source_offsets(self._checkpoint, number, self._storage_options)
-        result = table.write_batch(batch, operation, StreamBatch(identifier, number, offsets), options=self._services(table))
-        self._check_only_sink(run_id, identifier, number, skipped=result.skipped)
+        mark = StreamBatch(identifier, number, offsets)
+        try:
+            skipped = table.write_batch(batch, operation, mark, options=self._services(table)).skipped
+        except ServiceFailed:
+            # The batch is committed.
+            self._check_only_sink(run_id, identifier, number, skipped=False)
+            raise
+        self._check_only_sink(run_id, identifier, number, skipped=skipped)
 
     def _services(self, table: Table) -> dict[str, object]:
         """Options by which batches schedule and the background thread executes."""
