@@ -1,0 +1,151 @@
+"""Run a scenario through one entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+import pyhudi as hp
+from pyhudi.errors import HudiError
+from tests.scenarios.scenario import Delete, Merge, Refused, Scenario, Sql, Step, TableSpec, Update
+
+
+class Driver:
+    """One entry point, for one table.
+
+    Attributes:
+        name: Name of the entry point, for `Scenario.skip`.
+        steps: Classes of the steps that the entry point has.
+        error: Class of the errors that it raises.
+    """
+
+    name: ClassVar[str]
+    steps: ClassVar[tuple[type[Any], ...]]
+    error: ClassVar[type[Exception]] = HudiError
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / "t")
+
+    def create(self, table: TableSpec) -> None:
+        """Create the table, and write its first rows."""
+        catalog = hp.Catalog()
+        hp.sql(create_statement("t", self.path, table), catalog=catalog)
+        if table.rows:
+            hp.sql(f"INSERT INTO t VALUES {table.rows}", catalog=catalog)
+
+    def run(self, step: Step) -> Sequence[str] | None:
+        """Run a step. Returns the changes of columns that its result reports; None if the entry point reports none."""
+        raise NotImplementedError
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the table, without meta columns."""
+        return list(hp.Table(self.path).scan().to_arrow().to_pylist())
+
+    def check_error(self, error: Exception, expected: Refused) -> None:
+        """Compare an error with the expected one."""
+        assert (type(error).__name__, expected.word in str(error)) == (expected.kind, True), str(error)
+
+
+def can_run(driver: type[Driver], scenario: Scenario) -> bool:
+    """Return True if the driver has each step of a scenario, and the scenario applies to it."""
+    return driver.name not in scenario.skip and all(isinstance(step, driver.steps) for step in scenario.steps)
+
+
+def pairs(drivers: Collection[type[Driver]], scenarios: Sequence[Scenario]) -> list[Any]:
+    """The combinations of drivers and scenarios that can run, as parameters of a test."""
+    known = {"python", "sql", "command line", "spark python", "spark sql", "hudi"}
+    for scenario in scenarios:
+        assert known >= scenario.skip.keys(), f"{scenario.name}: unknown driver in skip"
+    return [
+        pytest.param(driver, scenario, id=f"{driver.name}: {scenario.name}")
+        for scenario in scenarios
+        for driver in drivers
+        if can_run(driver, scenario)
+    ]
+
+
+def check(driver: Driver, scenario: Scenario) -> None:
+    """Run a scenario, and compare the rows, the changed types and the error with the expected ones."""
+    driver.create(scenario.table)
+    before = driver.rows()
+    *first_steps, last = scenario.steps
+    for step in first_steps:
+        driver.run(step)
+        before = driver.rows()
+    if isinstance(scenario.expect, Refused):
+        with pytest.raises(driver.error) as caught:
+            driver.run(last)
+        driver.check_error(caught.value, scenario.expect)
+        assert _in_order(driver.rows()) == _in_order(before), "the refused step changed rows"
+        return
+    changes = driver.run(last)
+    assert _in_order(driver.rows()) == _in_order(scenario.expect)
+    schema = hp.Table(driver.path).schema()
+    assert {name: schema.field(name).type for name in scenario.types} == dict(scenario.types)
+    if changes is not None:
+        assert {change.split()[0] for change in changes} == set(scenario.types), changes
+
+
+def _in_order(rows: Any) -> list[str]:
+    return sorted(repr(sorted(row.items())) for row in rows)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# SQL of steps
+
+
+def create_statement(name: str, path: str, table: TableSpec) -> str:
+    """CREATE TABLE of a table of a scenario."""
+    roles = {"primaryKey": table.key, "preCombineField": table.ordering}
+    properties = {key: value for key, value in {**roles, **table.properties}.items() if value}
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    partitions = f" PARTITIONED BY ({table.partition_by})" if table.partition_by else ""
+    stored = f" TBLPROPERTIES ({listed})" if listed else ""
+    return f"CREATE TABLE {name} ({table.columns}) USING hudi{partitions} LOCATION '{path}'{stored}"
+
+
+def statement(step: Sql | Update | Merge | Delete, table: str) -> str:
+    """A step as a SQL statement on a table. The source of a merge is written into it as a query."""
+    if isinstance(step, Sql):
+        return step.text.replace("{table}", table)
+    if isinstance(step, Update):
+        assert not step.values, "a statement has no Python values"
+        return f"UPDATE {table} SET {_assigned(step.set)}" + (f" WHERE {step.where}" if step.where else "")
+    if isinstance(step, Delete):
+        assert step.where, "a statement deletes by predicate"
+        return f"DELETE FROM {table} WHERE {step.where}"
+    parts = [f"MERGE INTO {table} AS target USING ({_query(step.source)}) AS source ON target.{step.on} = source.{step.on}"]
+    if "delete" in step.clauses:
+        parts.append("WHEN MATCHED THEN DELETE")
+    if "update" in step.clauses:
+        parts.append(f"WHEN MATCHED THEN UPDATE SET {'*' if step.matched is None else _assigned(step.matched)}")
+    if "insert" in step.clauses:
+        values = step.unmatched
+        named = "*" if values is None else f"({', '.join(values)}) VALUES ({', '.join(values.values())})"
+        parts.append(f"WHEN NOT MATCHED THEN INSERT {named}")
+    return " ".join(parts)
+
+
+def _assigned(values: Any) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+def _query(source: pa.Table) -> str:
+    rows = [
+        ", ".join(f"CAST({_literal(row[field.name])} AS {_sql_type(field.type)}) AS {field.name}" for field in source.schema)
+        for row in source.to_pylist()
+    ]
+    return " UNION ALL ".join(f"SELECT {row}" for row in rows)
+
+
+def _literal(value: Any) -> str:
+    return "NULL" if value is None else f"'{value}'"
+
+
+def _sql_type(type_: pa.DataType) -> str:
+    names = {"int32": "INT", "int64": "BIGINT", "float": "FLOAT", "double": "DOUBLE", "string": "STRING", "date32[day]": "DATE"}
+    return f"DECIMAL({type_.precision}, {type_.scale})" if pa.types.is_decimal(type_) else names[str(type_)]

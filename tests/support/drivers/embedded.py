@@ -1,0 +1,93 @@
+"""Entry points without a JVM: Python verbs, `hp.sql` and the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from typer.testing import CliRunner
+
+import pyhudi as hp
+from pyhudi.cli.app import app
+from tests.scenarios.scenario import Delete, Merge, Service, Sql, Step, TableSpec, Update, Write
+from tests.support.drivers.driver import Driver, statement
+
+
+class PythonVerbs(Driver):
+    """`hp.Table` on the embedded engine."""
+
+    name = "python"
+    steps: ClassVar[tuple[type[Any], ...]] = (Write, Update, Merge, Delete, Service)
+
+    def run(self, step: Step) -> Sequence[str] | None:
+        table = hp.Table(self.path)
+        if isinstance(step, Write):
+            result = getattr(table, step.mode)(step.rows, schema_mode=step.schema_mode or None)
+        elif isinstance(step, Update):
+            result = table.update({**step.set, **step.values}, step.where or None)
+        elif isinstance(step, Merge):
+            result = with_clauses(table.merge(step.source, step.on), step).execute()
+        elif isinstance(step, Delete):
+            result = table.delete(where=step.where) if step.where else table.delete(list(step.keys))
+        else:
+            assert isinstance(step, Service)
+            getattr(table, step.name)()
+            return None
+        return list(result.schema_changes)
+
+
+def with_clauses(merge: Any, step: Merge) -> Any:
+    """Add the clauses of a step to a merge."""
+    if "delete" in step.clauses:
+        merge = merge.when_matched_delete()
+    if "update" in step.clauses:
+        merge = merge.when_matched_update_all() if step.matched is None else merge.when_matched_update(step.matched)
+    if "insert" in step.clauses:
+        merge = merge.when_not_matched_insert_all() if step.unmatched is None else merge.when_not_matched_insert(step.unmatched)
+    return merge
+
+
+class EmbeddedSql(Driver):
+    """`hp.sql`."""
+
+    name = "sql"
+    steps: ClassVar[tuple[type[Any], ...]] = (Sql, Update, Merge, Delete)
+
+    def create(self, table: TableSpec) -> None:
+        super().create(table)
+        self._catalog = hp.Catalog()
+        self._catalog.register("t", self.path)
+
+    def run(self, step: Step) -> Sequence[str] | None:
+        assert isinstance(step, (Sql, Update, Merge, Delete))
+        hp.sql(statement(step, "t"), catalog=self._catalog)
+        return None
+
+
+class CommandLine(Driver):
+    """`pyhudi load`, from Parquet for rows with declared types and from JSON lines for others, and `pyhudi delete`."""
+
+    name = "command line"
+    steps: ClassVar[tuple[type[Any], ...]] = (Write, Delete)
+
+    def run(self, step: Step) -> Sequence[str] | None:
+        if isinstance(step, Delete):
+            by = ["--where", step.where] if step.where else [f"--keys={key}" for key in step.keys]
+            self._run("delete", self.path, *by, "--yes")
+            return None
+        assert isinstance(step, Write)
+        file = Path(self.path).with_name("rows.parquet" if isinstance(step.rows, pa.Table) else "rows.json")
+        if isinstance(step.rows, pa.Table):
+            pq.write_table(step.rows, file)
+        else:
+            file.write_text("".join(json.dumps(dict(row), default=str) + "\n" for row in step.rows))
+        more = ["--schema-mode", step.schema_mode] if step.schema_mode else []
+        self._run("load", self.path, str(file), "--operation", step.mode, *more)
+        return None
+
+    def _run(self, *arguments: str) -> None:
+        CliRunner().invoke(app, list(arguments), catch_exceptions=False, standalone_mode=False)

@@ -1,0 +1,63 @@
+"""Entry points on Spark: Python verbs, and `hs.sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+import pyhudi as hp
+from pyhudi import spark as hs
+from tests.scenarios.scenario import Delete, Merge, Sql, Step, Update, Write
+from tests.support.drivers.driver import Driver, statement
+from tests.support.drivers.embedded import with_clauses
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FEW_FILES = {"hoodie.metadata.enable": False, "hoodie.table.services.enabled": False}
+
+
+class SparkDriver(Driver):
+    """An entry point with a session."""
+
+    def __init__(self, folder: Path, session: SparkSession) -> None:
+        super().__init__(folder)
+        self.session = session
+
+
+class SparkPython(SparkDriver):
+    """DataFrames, `hs.update` and the others. Rows without declared types are those of `createDataFrame`."""
+
+    name = "spark python"
+    steps: ClassVar[tuple[type[Any], ...]] = (Write, Update, Merge, Delete)
+
+    def run(self, step: Step) -> Sequence[str] | None:
+        table = hp.Table(self.path)
+        if isinstance(step, Write):
+            rows = step.rows if isinstance(step.rows, pa.Table) else [dict(row) for row in step.rows]
+            frame = self.session.createDataFrame(rows)
+            result = getattr(table, step.mode)(frame, schema_mode=step.schema_mode or None)
+        elif isinstance(step, Update):
+            values = {**step.set, **step.values}
+            result = hs.update(self.session, self.path, values, step.where or None, options=_FEW_FILES)
+        elif isinstance(step, Merge):
+            result = with_clauses(table.merge(self.session.createDataFrame(step.source), step.on), step).execute()
+        else:
+            assert isinstance(step, Delete) and step.where, "keys of a delete have no session"
+            result = hs.delete(self.session, self.path, step.where, options=_FEW_FILES)
+        return list(result.schema_changes)
+
+
+class SparkSql(SparkDriver):
+    """`hs.sql`."""
+
+    name = "spark sql"
+    steps: ClassVar[tuple[type[Any], ...]] = (Sql, Update, Merge, Delete)
+
+    def run(self, step: Step) -> Sequence[str] | None:
+        assert isinstance(step, (Sql, Update, Merge, Delete))
+        hs.sql(self.session, statement(step, f"hudi.`{self.path}`"), options=_FEW_FILES)
+        return None
