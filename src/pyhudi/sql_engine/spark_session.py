@@ -24,13 +24,13 @@ from pyhudi import features
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.engines.spark.blob_function import register_read_blob
+from pyhudi.engines.spark.column_expressions import stored_frame
 from pyhudi.engines.spark.type_conversion import (
     DataFrame,
     SparkSession,
     located,
     small_frame,
     sql_refused,
-    stored_frame,
     to_arrow_schema,
     typed_literal,
     without_rows,

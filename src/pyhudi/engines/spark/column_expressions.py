@@ -11,6 +11,7 @@ equates, and a filter that is implied by a condition. If the meaning in Spark is
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,22 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pyhudi.engines.spark.jobs import REFUSAL
-from pyhudi.engines.spark.type_conversion import Column, column, quote_spark_name, with_names_of
+from pyhudi.engines.spark.type_conversion import (
+    Column,
+    DataFrame,
+    column,
+    quote_spark_name,
+    to_spark_schema,
+    typed_literal,
+    with_names_of,
+)
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.hudi_types import VARIANT_TYPE, record_type
 from pyhudi.records.filters.build import join_conditions
 from pyhudi.records.filters.filter_ast import And, Expr
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.filters.pushdown import COMPARED_DIFFERENTLY, exact_filter
+from pyhudi.records.sql_quoting import quote_name
 
 
 def expression(value: Any) -> Column:
@@ -128,6 +139,52 @@ def _equal_types(input_type: T.DataType, target_type: T.DataType) -> bool:
             _equal_types(left.dataType, right.dataType) for left, right in zip(input_type.fields, target_type.fields, strict=True)
         )
     return input_type == target_type
+
+
+def stored_frame(
+    frame: DataFrame, names: Sequence[str], columns: pa.Schema, fixed: Mapping[str, pa.Scalar], *, by_name: bool
+) -> DataFrame:
+    """Rows as a table stores them: columns of a frame, by position those of `names`, cast as in Spark's INSERT.
+
+    Args:
+        columns: Columns of the table.
+        fixed: Constant values of some columns; other missing columns are null.
+        by_name: Fields of structs are matched by name, not by position.
+
+    Raises:
+        InvalidRequest: A struct has other fields than the table's, or, when the frame is computed, a value does not fit
+            its column.
+        AnalysisException: A type cannot be cast.
+    """
+    stored_schema = to_spark_schema(pa.schema([_with_nullable_parts(field) for field in columns]))
+    nullable = T.StructType([T.StructField(f.name, f.dataType, True) for f in stored_schema.fields if f.name not in fixed])
+    renamed = frame.toDF(*names)
+    targets = {field.name: field.dataType for field in nullable.fields}
+    # `DataFrame.to` matches the fields of structs by name, and drops fields without a match.
+    aligned = {
+        field.name: with_names_of(field.dataType, targets[field.name], field.name, by_name=by_name)
+        for field in renamed.schema.fields
+    }
+    casts = {f.name: column(f.name).cast(aligned[f.name]) for f in renamed.schema.fields if f.dataType != aligned[f.name]}
+    casts |= {
+        field.name: stored_as(column(field.name), field.dataType, targets[field.name], field.name)
+        for field in renamed.schema.fields
+        if isinstance(field.dataType, T.NumericType) and isinstance(targets[field.name], T.NumericType)
+    }
+    rows = (renamed.withColumns(casts) if casts else renamed).to(nullable)
+    values = {f.name: typed_literal(fixed[f.name]).cast(f.dataType) for f in stored_schema.fields if f.name in fixed}
+    return rows.withColumns(values).select(*map(quote_name, columns.names)) if values else rows
+
+
+def _with_nullable_parts(field: pa.Field) -> pa.Field:
+    """Return a record of Hudi 1.2 with nullable parts, as SQL makes them: the write checks its values."""
+    if record_type(field) is None or field.type == VARIANT_TYPE:
+        return field
+    return field.with_type(pa.struct([part.with_nullable(True).with_type(_nullable_parts(part.type)) for part in field.type]))
+
+
+def _nullable_parts(type_: pa.DataType) -> pa.DataType:
+    return pa.struct([part.with_nullable(True) for part in type_]) if pa.types.is_struct(type_) else type_
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.format.hudi_types import HUDI_TYPE, VARIANT_TYPE, is_vector, record_type, stated_hudi_type
+from pyhudi.format.hudi_types import HUDI_TYPE, VARIANT_TYPE, is_vector, stated_hudi_type
 from pyhudi.records.sql_quoting import quote_name
 from pyhudi.records.store_assignment import struct_positions
 from pyhudi.records.vectors import in_spark_layout, spark_layout
@@ -47,7 +47,6 @@ __all__ = [
     "quote_spark_name",
     "small_frame",
     "sql_refused",
-    "stored_frame",
     "to_arrow_schema",
     "to_spark_schema",
     "without_rows",
@@ -164,35 +163,6 @@ def located(session: SparkSession, name: str) -> str | None:
         return None
 
 
-def stored_frame(
-    frame: DataFrame, names: Sequence[str], columns: pa.Schema, fixed: Mapping[str, pa.Scalar], *, by_name: bool
-) -> DataFrame:
-    """Rows as a table stores them: columns of a frame, by position those of `names`, cast as in Spark's INSERT.
-
-    Args:
-        columns: Columns of the table.
-        fixed: Constant values of some columns; other missing columns are null.
-        by_name: Fields of structs are matched by name, not by position.
-
-    Raises:
-        InvalidRequest: A struct has other fields than the table's.
-        AnalysisException: A type cannot be cast.
-    """
-    stored_schema = to_spark_schema(pa.schema([_with_nullable_parts(field) for field in columns]))
-    nullable = T.StructType([T.StructField(f.name, f.dataType, True) for f in stored_schema.fields if f.name not in fixed])
-    renamed = frame.toDF(*names)
-    targets = {field.name: field.dataType for field in nullable.fields}
-    # `DataFrame.to` matches the fields of structs by name, and drops fields without a match.
-    aligned = {
-        field.name: with_names_of(field.dataType, targets[field.name], field.name, by_name=by_name)
-        for field in renamed.schema.fields
-    }
-    casts = {f.name: column(f.name).cast(aligned[f.name]) for f in renamed.schema.fields if f.dataType != aligned[f.name]}
-    rows = (renamed.withColumns(casts) if casts else renamed).to(nullable)
-    values = {f.name: typed_literal(fixed[f.name]).cast(f.dataType) for f in stored_schema.fields if f.name in fixed}
-    return rows.withColumns(values).select(*map(quote_name, columns.names)) if values else rows
-
-
 def with_names_of(kind: T.DataType, target: T.DataType, path: str, *, by_name: bool) -> T.DataType:
     """A type with the field names of a target type at any depth; its fields keep their order.
 
@@ -237,17 +207,6 @@ def typed_literal(value: pa.Scalar) -> Column:
         # PySpark converts a time without a zone by the zone of this process.
         python_value = python_value.isoformat(sep=" ")
     return F.lit(python_value).cast(to_spark_schema(pa.schema([pa.field("value", value.type)])).fields[0].dataType)
-
-
-def _with_nullable_parts(field: pa.Field) -> pa.Field:
-    """Return a record of Hudi 1.2 with nullable parts, as SQL makes them: the write checks its values."""
-    if record_type(field) is None or field.type == VARIANT_TYPE:
-        return field
-    return field.with_type(pa.struct([part.with_nullable(True).with_type(_nullable_parts(part.type)) for part in field.type]))
-
-
-def _nullable_parts(type_: pa.DataType) -> pa.DataType:
-    return pa.struct([part.with_nullable(True) for part in type_]) if pa.types.is_struct(type_) else type_
 
 
 @contextmanager
