@@ -1,4 +1,4 @@
-"""Entry points without a JVM: Python verbs, `hp.sql` and the command line."""
+"""Entry points without a JVM: Python methods, `hp.sql` and the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.scenarios.scenario import Delete, Merge, Service, Sql, Step, TableSpe
 from tests.support.drivers.driver import Driver, statement
 
 
-class PythonVerbs(Driver):
+class PythonTable(Driver):
     """`hp.Table` on the embedded engine."""
 
     name = "python"

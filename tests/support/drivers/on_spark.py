@@ -1,4 +1,4 @@
-"""Entry points on Spark: Python verbs, and `hs.sql`."""
+"""Entry points on Spark: Python methods, and `hs.sql`."""
 
 from __future__ import annotations
 
