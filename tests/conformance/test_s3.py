@@ -90,11 +90,11 @@ def test_a_small_parquet_file_costs_one_request(storage: Storage, monkeypatch: p
 
         return record
 
-    for name in ("get", "head", "get_range", "get_ranges"):
+    for name in ("get_async", "head_async", "get_range_async", "get_ranges_async"):
         monkeypatch.setattr(obstore, name, recording(name))
     with storage.open_input("f.parquet") as file:
         assert pq.read_table(file).equals(table)
-    assert requests == ["get"]
+    assert requests == ["get_async"]
 
 
 def test_a_bucket_that_is_not_there(s3_endpoint: str) -> None:

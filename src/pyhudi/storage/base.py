@@ -18,7 +18,7 @@ Guarantees of every storage, checked by `tests/conformance/storage_suite.py`:
    sweep deleted its temporary file, and nothing was stored.
 5. Every method is thread-safe. The results of `open_input` and `open_output` belong to one thread.
 
-Not provided: caching, retries beyond those of the store's own client, knowledge of Hudi's files.
+Not provided: caching, knowledge of Hudi's files. Repetitions and time limits of calls: `storage.deadlines`.
 """
 
 from __future__ import annotations
@@ -243,7 +243,14 @@ def check_range(path: str, offset: int, length: int) -> None:
 
 
 def put_if_absent_confirmed(
-    storage: Storage, path: str, data: bytes, environment: Environment, *, attempts: int = 4, pause_ms: int = 200
+    storage: Storage,
+    path: str,
+    data: bytes,
+    environment: Environment,
+    *,
+    attempts: int = 4,
+    pause_ms: int = 200,
+    longest_ms: int = 60_000,
 ) -> bool:
     """`put_if_absent` of a unique document, retried until its outcome is known.
 
@@ -255,19 +262,21 @@ def put_if_absent_confirmed(
         environment: Provides the sleep.
         attempts: Maximum number of attempts, at least 1.
         pause_ms: Pause in milliseconds before the second attempt; it doubles with each attempt.
+        longest_ms: Time in milliseconds after which no attempt begins.
 
     Returns:
         True if the path contains `data`, False if it contains something else.
 
     Raises:
-        StorageUnavailable: The store did not answer within `attempts`; the outcome is unknown.
+        StorageUnavailable: The store did not answer within `attempts` or `longest_ms`; the outcome is unknown.
     """
+    begun_ms = environment.monotonic_ms()
     for attempt in range(1, attempts + 1):
         try:
             # The name may exist because of an earlier attempt of this call whose response was lost.
             return storage.put_if_absent(path, data) or storage.read(path) == data
         except StorageUnavailable:
-            if attempt == attempts:
+            if attempt == attempts or environment.monotonic_ms() - begun_ms >= longest_ms:
                 raise
         environment.sleep_ms(pause_ms << (attempt - 1))
     raise InvalidRequest(f"attempts must be at least 1, found {attempts}")

@@ -15,7 +15,7 @@ from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.fenced_storage import FencedStorage
-from pyhudi.storage.locks import LockProvider, RetainedLock
+from pyhudi.storage.locks import LockHold, LockLost, LockProvider, RetainedLock
 from pyhudi.table.table_config import TableConfig, load_table_config
 from pyhudi.table.timeline.archived_timeline import HistoryStore
 from pyhudi.table.timeline.timeline_store import TimelineStore
@@ -96,18 +96,28 @@ class TableContext:
         Yields the table for writing: each change of its storage verifies first that the lock is still held (fencing),
         and raises StorageUnavailable when it was lost. Not usable after the block. wait_ms: as in
         `LockProvider.acquire`.
+
+        Raises:
+            LockLost: After the block, if it changed the table and the lock was not provably held until its end. The
+                changes may have taken effect after those of other writers.
         """
-        with self.lock.held(wait_ms) if self.observer is None else self._observed_lock(wait_ms, self.observer):
-            yield replace(self, storage=FencedStorage(self.storage, self.lock))
+        fenced = FencedStorage(self.storage, self.lock)
+        with self.lock.held(wait_ms) if self.observer is None else self._observed_lock(wait_ms, self.observer) as hold:
+            yield replace(self, storage=fenced)
+        if fenced.has_changed and not hold.is_proven:
+            raise LockLost(
+                f"the lock of {self.storage.uri} was lost before the end of this step, and another writer may have changed "
+                "the table since; load the table and look before repeating the step"
+            )
 
     @contextmanager
-    def _observed_lock(self, wait_ms: int | None, observer: OperationObserver) -> Iterator[None]:
+    def _observed_lock(self, wait_ms: int | None, observer: OperationObserver) -> Iterator[LockHold]:
         begun_ms, is_held = self.env.monotonic_ms(), False
         try:
-            with self.lock.held(wait_ms):
+            with self.lock.held(wait_ms) as hold:
                 is_held = True
                 observer.locked(self.env.monotonic_ms() - begun_ms, is_held=True)
-                yield
+                yield hold
         finally:
             if not is_held:
                 observer.locked(self.env.monotonic_ms() - begun_ms, is_held=False)

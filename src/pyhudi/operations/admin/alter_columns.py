@@ -36,12 +36,13 @@ from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements, 
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.stored_settings import column_defaults, table_constraints
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
+from pyhudi.operations.commit.begin_checks import check_same_version
 from pyhudi.operations.commit.check_writable import check_schema_on_read_supported, check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.commit.transaction import Transaction, check_same_version
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.write.resolve_blockers import rollback_failed_if_eager
 from pyhudi.operations.write.write_attempt import retry_on_conflict, write_start
 from pyhudi.operations.write.write_schemas import fixed_columns

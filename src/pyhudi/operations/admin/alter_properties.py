@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.properties import redact_secret
 from pyhudi.operations.admin.stored_settings import check_default
+from pyhudi.operations.commit.begin_checks import check_same_version
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.options.declaration import settings_options
 from pyhudi.options.scope import TABLE_OPTIONS
 from pyhudi.options.supported import SUPPORTED, check_storable_option, no_effect_reason, storable_option

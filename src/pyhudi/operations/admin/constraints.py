@@ -14,10 +14,10 @@ import re
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.operations.admin.stored_settings import table_constraints
+from pyhudi.operations.commit.begin_checks import check_same_version
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.operations.read.query import plan_snapshot_query, table_schema
 from pyhudi.operations.write.resolve_blockers import rollback_failed_if_eager
 from pyhudi.options.table_options import CONSTRAINT_PREFIX

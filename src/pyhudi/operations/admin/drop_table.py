@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from pyhudi.errors import HudiError, TableState
 from pyhudi.format.paths import META_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, TIMELINE_FOLDER
+from pyhudi.operations.commit.begin_checks import check_same_version
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.options import table_options as props
 from pyhudi.table.table_config import create_table_files
 from pyhudi.table.table_context import TableContext

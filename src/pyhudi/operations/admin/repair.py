@@ -44,12 +44,12 @@ from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.accept_loss import accept_lost_files
 from pyhudi.operations.admin.restore import finish_restore
 from pyhudi.operations.admin.stable_check import repeat_until_stable
+from pyhudi.operations.commit.begin_checks import check_same_version
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.plan_ownership import is_plan_orphaned, is_service_dead
 from pyhudi.operations.commit.results import OperationResult
 from pyhudi.operations.commit.rollback import rollback_failed_attempt, rollback_failed_writes
-from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.operations.services.async_indexing import IndexSettings
 from pyhudi.operations.services.clean import finish_clean
 from pyhudi.operations.services.cluster import drop_orphaned_clusterings

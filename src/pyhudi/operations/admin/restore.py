@@ -30,13 +30,13 @@ from pyhudi.metadata_table.codecs.metadata_partitions import FILES
 from pyhudi.metadata_table.writer.initialize_partitions import unrestored_indexes
 from pyhudi.metadata_table.writer.metadata_commit import apply_restore_to_metadata
 from pyhudi.operations.admin.savepoint import check_retained, completed_write
+from pyhudi.operations.commit.begin_checks import check_same_version
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import sync_rollback
 from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.results import RestoreResult
-from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.thread_pool import in_threads

@@ -18,12 +18,12 @@ from pyhudi.errors import InstantNotFound, TableState
 from pyhudi.format.actions.savepoint_metadata import SavepointMetadata, SavepointPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.paths import file_name
+from pyhudi.operations.commit.begin_checks import check_no_pending_restore, check_same_version
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.results import SavepointResult
-from pyhudi.operations.commit.transaction import check_no_pending_restore, check_same_version
 from pyhudi.operations.services.clean_state import load_clean, load_pending_plan
 from pyhudi.planning.instant_arguments import completion_time_hint
 from pyhudi.table.file_slices import FileSlice

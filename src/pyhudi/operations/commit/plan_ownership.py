@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.features.consistent_hashing.hashing_store import partitions_with_consistent_hashing
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.commit.begin_checks import check_may_begin, check_same_version
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.rollback import begin_drop, finish_pending_rollbacks, rollback_failed_attempt
-from pyhudi.operations.commit.transaction import Transaction, check_may_begin, check_same_version, inflight_modified_ms
+from pyhudi.operations.commit.transaction import Transaction, inflight_modified_ms
 from pyhudi.storage import liveness
 from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import WriterHeartbeat

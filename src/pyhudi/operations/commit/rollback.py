@@ -38,6 +38,7 @@ from pyhudi.format.paths import (
     parent_folder,
 )
 from pyhudi.metadata_table.writer.metadata_commit import apply_rollback_to_metadata
+from pyhudi.operations.commit.begin_checks import check_same_version
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import sync_rollback
@@ -45,7 +46,6 @@ from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.orphan_cleanup import remove_leftovers, sweep_unfinished_documents
 from pyhudi.operations.commit.results import OperationResult
 from pyhudi.operations.commit.rollback_checks import check_can_roll_back, file_id_from_name
-from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.planning.instant_arguments import completion_time_hint
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
@@ -177,6 +177,29 @@ def rollback_instant(context: TableContext, instant: Instant, settings: CommitSe
     return _execute(context, settings, *planned)
 
 
+def plan_rollback_of_unseen(
+    locked_context: TableContext, instant: Instant, settings: CommitSettings
+) -> tuple[Instant, RollbackPlan]:
+    """Begin the rollback of a completed commit that no other writer has seen: return its instant and plan.
+
+    Other writers may have committed since. `execute_planned_rollback` continues, without the lock.
+
+    Raises:
+        TableState: A pending plan, a savepoint or a clean depends on the commit.
+    """
+    planned = _request_under_lock(locked_context, instant, settings, failed_only=False, unseen=True)
+    assert planned is not None, "only a rollback of failed writes finds nothing to do"
+    return planned
+
+
+@observed("rollback")
+def execute_planned_rollback(
+    context: TableContext, requested: Instant, settings: CommitSettings, plan: RollbackPlan
+) -> RollbackResult:
+    """Continue the rollback that `plan_rollback_of_unseen` has begun."""
+    return _execute(context, settings, requested, plan)
+
+
 @observed("rollback")
 def rollback_own_write(context: TableContext, instant: Instant, settings: CommitSettings) -> RollbackResult:
     """Roll back a pending write of this process that will not commit.
@@ -280,7 +303,7 @@ def _request(
 
 
 def _request_under_lock(
-    locked_context: TableContext, instant: Instant, settings: CommitSettings, *, failed_only: bool
+    locked_context: TableContext, instant: Instant, settings: CommitSettings, *, failed_only: bool, unseen: bool = False
 ) -> tuple[Instant, RollbackPlan] | None:
     if not locked_context.config.version.has_one_log_file_per_commit:
         raise Unsupported(
@@ -305,7 +328,7 @@ def _request_under_lock(
         )
     check_same_version(locked_context)
     if current.is_completed:
-        check_can_roll_back(locked_context, timeline, current)
+        check_can_roll_back(locked_context, timeline, current, unseen=unseen)
     else:
         _refuse_alive(locked_context, settings, current)
     # The rollback of a clustering by that name retains its plan.

@@ -26,12 +26,19 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
 
-def check_can_roll_back(context: TableContext, timeline: Timeline, instant: Instant) -> None:
-    """Raise TableState if anything depends on a completed instant. ``timeline`` is the one loaded under the lock."""
+def check_can_roll_back(context: TableContext, timeline: Timeline, instant: Instant, *, unseen: bool = False) -> None:
+    """Raise TableState if anything depends on a completed instant.
+
+    Args:
+        context: The table.
+        timeline: The timeline, loaded under the lock.
+        instant: The completed instant.
+        unseen: No later write has seen it (see `late_commit`).
+    """
     if any(i.request_time == instant.request_time for i in timeline.completed(Action.SAVEPOINT)):
         raise TableState(f"instant {instant.request_time} is savepointed; delete the savepoint before rolling it back")
     later = [i for i in (*timeline.completed_writes(), *timeline.pending_writes()) if i.request_time > instant.request_time]
-    if later:
+    if later and not unseen:
         raise TableState(
             f"instant {instant.request_time} cannot be rolled back: {len(later)} later writes build on it "
             f"(such as {later[0].request_time}); roll the later ones back first"

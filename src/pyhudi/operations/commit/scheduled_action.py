@@ -30,6 +30,7 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.writer.metadata_commit import prepare_metadata_commit
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
+from pyhudi.operations.commit.begin_checks import check_may_begin
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.hbase_hooks import update_hbase_index
 from pyhudi.operations.commit.instant_times import new_instant_time
@@ -38,7 +39,7 @@ from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metada
 from pyhudi.operations.commit.precommit_checks import ValidatorSettings, precommit_check
 from pyhudi.operations.commit.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.commit.service_result import NotDue, Run, RunSummary, Scheduled
-from pyhudi.operations.commit.transaction import Transaction, check_may_begin
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.clean_state import load_deleted_files
 from pyhudi.planning.conflicts import WriteStart
 from pyhudi.table.pending_plans import plan_files

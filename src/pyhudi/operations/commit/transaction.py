@@ -5,7 +5,8 @@
     (tasks)     marker, then data file, for every file
     commit      lock: reload the timeline; check ownership of the instant; detect conflicts with concurrent instants;
                 delete files of failed task attempts; update the metadata table; take the completion time; write the
-                completed file by put-if-absent; unlock
+                completed file by put-if-absent; unlock, which proves that the lock was held until then; without the
+                proof, look (`late_commit`)
     tidy up     remove markers and heartbeat
 
 A crash at any point leaves the table unchanged for every reader: data files become visible only with the completed file
@@ -27,10 +28,12 @@ from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.avro.container import add_checksum_marker
 from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.format.schema_history import VersionedSchema
+from pyhudi.operations.commit.begin_checks import check_may_begin
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.conflict_check import ConflictCheck
 from pyhudi.operations.commit.hudi_writers import reject_late_foreign_writers, wait_for_foreign_writers
 from pyhudi.operations.commit.instant_times import new_instant_time, time_after
+from pyhudi.operations.commit.late_commit import Publication, check_read_commits_remain, confirm_late_commit
 from pyhudi.operations.commit.orphan_cleanup import delete_unreported_files
 from pyhudi.operations.commit.planned_commit import CommitCache, LockedCommit, PlannedCommit, rolled_metadata
 from pyhudi.operations.commit.recorded_columns import record_columns
@@ -47,6 +50,9 @@ from pyhudi.table.timeline.active_timeline import Timeline
 _LOG = logging.getLogger("pyhudi.operations.commit.transaction")
 
 
+_LONGEST_CONFIRMATION_MS = 60_000
+"""How long a writer waits for the lock to look whether its commit, which is in doubt, was stored."""
+
 _UNLOCKED_VALIDATIONS = 3
 """Validations without the lock while other writes keep completing; the next one keeps them waiting."""
 
@@ -55,58 +61,6 @@ def inflight_modified_ms(context: TableContext, request_time: str, action: Actio
     """Return the modification time of an action's inflight file, by the store's clock, or None if there is none."""
     inflight = context.storage.stat(context.timeline.path(Instant(request_time, action, State.INFLIGHT)))
     return None if inflight is None else inflight.modified_ms
-
-
-def check_may_begin(context: TableContext, timeline: Timeline, doing: str) -> TableConfig:
-    """Check under the lock that an action may begin on the table as it was opened.
-
-    Once the action is on the timeline, a version change waits for it or is refused. A version change before that
-    invalidates the open table: its merge rules and its timeline path may differ. The table may also have been removed
-    by its creator (see `discard_new_table`).
-
-    Args:
-        context: The table as it was opened.
-        timeline: Its current timeline.
-        doing: Completes "run it again before ...", see `check_no_pending_restore`.
-
-    Returns:
-        The current configuration of the table.
-
-    Raises:
-        TableNotFound: The table was removed.
-        TableState: The version changed, or a restore is pending.
-    """
-    config = check_same_version(context)
-    check_no_pending_restore(context, timeline, doing)
-    return config
-
-
-def check_same_version(context: TableContext) -> TableConfig:
-    """Check under the lock that the table still has the version that it was opened with, and return its configuration.
-
-    Every change of the timeline needs this check, even without an action that a version change would wait for.
-
-    Raises:
-        TableState: The version changed.
-        TableNotFound: The table was removed.
-    """
-    config = context.reloaded().config
-    version = config.version
-    if version is not context.config.version:
-        raise TableState(
-            f"table {context.storage.uri} was upgraded or downgraded to version {int(version)} by another process "
-            "since it was opened; reopen it with Table(...)"
-        )
-    return config
-
-
-def check_no_pending_restore(context: TableContext, timeline: Timeline, doing: str) -> None:
-    """Raise TableState while a restore is pending. ``doing`` completes "run it again before ..."."""
-    restoring = timeline.pending(Action.RESTORE)
-    if restoring:
-        raise TableState(
-            f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before {doing}"
-        )
 
 
 @dataclass(slots=True)
@@ -146,6 +100,7 @@ class Transaction:
     metadata_timeline: Timeline | None = field(default=None)
     may_have_late_attempts: bool = field(default=False)
     config: TableConfig | None = field(default=None, repr=False)
+    _publication: Publication | None = field(default=None, repr=False)
     _commits: CommitCache = field(default_factory=CommitCache, repr=False)
     _planned_on: Timeline | None = field(default=None, repr=False)
 
@@ -221,47 +176,70 @@ class Transaction:
         if not is_shared:
             delete_unreported_files(self.context.storage, self.instant_time, planned.metadata)
         validated = self._validated(planned)
-        with ExitStack() as stack:
-            end_prefetch = None if check is None else stack.enter_context(check.prefetching())
-            locked = stack.enter_context(self.context.locked(self.settings.lock_wait_ms))
-            if end_prefetch is not None:
-                end_prefetch()
-            self.heartbeat.check()
-            current_timeline = self._owned_timeline(locked)
-            metadata = planned.metadata
-            if planned.verify is not None:
-                metadata = replace(
-                    metadata, extra_metadata={**metadata.extra_metadata, **(planned.verify(current_timeline) or {})}
+        try:
+            with ExitStack() as stack:
+                end_prefetch = None if check is None else stack.enter_context(check.prefetching())
+                locked = stack.enter_context(self.context.locked(self.settings.lock_wait_ms))
+                if end_prefetch is not None:
+                    end_prefetch()
+                self.heartbeat.check()
+                files, current_timeline = self._owned_timeline(locked)
+                check_read_commits_remain(self.context, self._description, self._planned_on, current_timeline)
+                metadata = self._verified_metadata(planned, validated, current_timeline)
+                if base_timeline is not None:
+                    reject_late_foreign_writers(
+                        self.context, self.settings, base_timeline, current_timeline, self.instant_time, waited_for
+                    )
+                if check is not None:
+                    check.check(current_timeline, groups)
+                    if current_timeline.last_completed_write() is None:
+                        self._check_create_schema(locked)
+                recorded = record_columns(
+                    LockedCommit(locked, self.instant_time, self.action, metadata, current_timeline, self._commits),
+                    planned.start,
+                    self.columns,
+                    self.without_ids,
                 )
-            if planned.validate is not None and current_timeline.completed_writes() != validated:
-                planned.validate(current_timeline)
-            metadata = self._with_rolling_metadata(metadata, current_timeline)
-            if base_timeline is not None:
-                reject_late_foreign_writers(
-                    self.context, self.settings, base_timeline, current_timeline, self.instant_time, waited_for
-                )
-            if check is not None:
-                check.check(current_timeline, groups)
-                if current_timeline.last_completed_write() is None:
-                    self._check_create_schema(locked)
-            recorded = record_columns(
-                LockedCommit(locked, self.instant_time, self.action, metadata, current_timeline, self._commits),
-                planned.start,
-                self.columns,
-                self.without_ids,
-            )
-            commit = recorded.commit
-            if is_shared:
-                delete_unreported_files(locked.storage, self.instant_time, commit.metadata)
-            if planned.metadata_commit is not None:
-                self.metadata_timeline = planned.metadata_commit(commit)
-            elif self.context.config.metadata_partitions:
-                raise Internal(
-                    f"{self.action} {self.instant_time} would leave the metadata table of {self.context.storage.uri} out of date"
-                )
-            completed_instant = self._complete(commit, recorded.history)
+                commit = recorded.commit
+                if is_shared:
+                    delete_unreported_files(locked.storage, self.instant_time, commit.metadata)
+                if planned.metadata_commit is not None:
+                    self.metadata_timeline = planned.metadata_commit(commit)
+                elif self.context.config.metadata_partitions:
+                    raise Internal(
+                        f"{self._description} would leave the metadata table of {self.context.storage.uri} out of date"
+                    )
+                self._complete(commit, recorded.history, files)
+        except StorageUnavailable as failure:
+            publication = self._publication
+            if publication is None:
+                raise
+            confirm_late_commit(self.context, self.settings, publication, failure, self._confirmation_ms())
+            # What it wrote to the metadata table may not be the last there.
+            self.metadata_timeline = None
+        assert self._publication is not None, "it was published"
+        self.completed = self._publication.instant
         self._tidy_up(commit.metadata, current_timeline if recorded.history else None)
-        return completed_instant
+        return self.completed
+
+    @property
+    def _description(self) -> str:
+        return f"{self.action} {self.instant_time}"
+
+    def _confirmation_ms(self) -> int:
+        """How long to wait for the lock when the commit is in doubt."""
+        return min(self.settings.lock_wait_ms, _LONGEST_CONFIRMATION_MS)
+
+    def _verified_metadata(
+        self, planned: PlannedCommit, validated: tuple[Instant, ...] | None, current_timeline: Timeline
+    ) -> CommitMetadata:
+        """Return the commit metadata after the planned checks of the timeline under the lock."""
+        metadata = planned.metadata
+        if planned.verify is not None:
+            metadata = replace(metadata, extra_metadata={**metadata.extra_metadata, **(planned.verify(current_timeline) or {})})
+        if planned.validate is not None and current_timeline.completed_writes() != validated:
+            planned.validate(current_timeline)
+        return self._with_rolling_metadata(metadata, current_timeline)
 
     def _validated(self, planned: PlannedCommit) -> tuple[Instant, ...] | None:
         """Validate without the lock, and again after other writes have completed, up to a limit.
@@ -293,24 +271,32 @@ class Transaction:
         if locked.reloaded().config.create_schema != self.context.config.create_schema:
             raise WriteConflict(f"the columns of {self.context.storage.uri} changed while {self.instant_time} was written")
 
-    def _owned_timeline(self, locked: TableContext) -> Timeline:
-        """Load the timeline under the lock. Raises WriteConflict as `check_ownership`."""
+    def _owned_timeline(self, locked: TableContext) -> tuple[tuple[Instant, ...], Timeline]:
+        """Load all instant files and the timeline under the lock. Raises WriteConflict as `check_ownership`."""
         files = locked.timeline.load_files()
         current_timeline = locked.timeline.build_timeline(files, self._planned_on)
         self.check_ownership(files, State.INFLIGHT, current_timeline)
-        return current_timeline
+        return files, current_timeline
 
-    def _complete(self, commit: LockedCommit, history: tuple[VersionedSchema, ...] | None) -> Instant:
+    def _complete(
+        self,
+        commit: LockedCommit,
+        history: tuple[VersionedSchema, ...] | None,
+        files: Collection[Instant],
+    ) -> None:
         """Take the completion time, and write the completed file after the schema history, if there is one."""
         completion_time = new_instant_time(self.context, commit.timeline, self.settings)
         if history:
             store_history(commit.context, self.instant_time, completion_time, history)
             completion_time = time_after(self.context, completion_time, self.settings)
         completed_instant = Instant(self.instant_time, completed_action(self.action), State.COMPLETED, completion_time)
+        content = add_checksum_marker(commit.metadata.encode(self.context.env.token_bytes(16)))
         self.context.lock.check()
-        self._publish(completed_instant, commit.metadata.encode(self.context.env.token_bytes(16)))
-        self.completed = completed_instant
-        return completed_instant
+        self.publishing = True
+        self._publication = Publication(completed_instant, self.action, content, frozenset(files), commit.metadata)
+        storage, path = commit.context.storage, self.context.timeline.path(completed_instant)
+        if not put_if_absent_confirmed(storage, path, content, self.context.env):
+            raise TableState(f"{storage.absolute(path)} exists already; another process completed this instant")
 
     def check_conflicts(self, start: WriteStart, groups: Collection[FileGroupId]) -> None:
         """Raise WriteConflict if `commit` would, by the current timeline. It needs no lock, and success proves nothing."""
@@ -400,17 +386,3 @@ class Transaction:
         except HudiError as error:
             self.heartbeat.stop(delete=False)
             _LOG.warning("%s %s is committed; its markers could not be removed: %s", self.action, self.instant_time, error)
-
-    def _publish(self, completed_instant: Instant, content: bytes) -> None:
-        path = self.context.timeline.path(completed_instant)
-        self.publishing = True
-        try:
-            landed = put_if_absent_confirmed(self.context.storage, path, add_checksum_marker(content), self.context.env)
-        except StorageUnavailable as error:
-            raise CommitUnknown(
-                f"the store did not confirm whether {self.context.storage.absolute(path)} was written; load the table "
-                f"and look for instant {self.instant_time} before writing again, and delete nothing",
-                instant=self.instant_time,
-            ) from error
-        if not landed:
-            raise TableState(f"{self.context.storage.absolute(path)} exists already; another process completed this instant")

@@ -27,11 +27,11 @@ from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.format.lsm_timeline import HistoryRow
 from pyhudi.format.paths import METADATA_FOLDER
+from pyhudi.operations.commit.begin_checks import check_same_version
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.orphan_cleanup import remove_marked, sweep_side_files, sweep_unfinished_documents
 from pyhudi.operations.commit.results import ArchiveResult
-from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.operations.services.clean_state import load_last_clean
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.file_options import PARQUET_COMPRESSION_CODEC

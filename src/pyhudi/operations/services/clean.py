@@ -37,13 +37,14 @@ from pyhudi.format.actions.clean_metadata import (
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name, parent_folder
 from pyhudi.metadata_table.writer.metadata_commit import apply_clean_to_metadata
+from pyhudi.operations.commit.begin_checks import check_may_begin, check_no_pending_restore
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.plan_ownership import PlanTaken, claim, is_service_dead, plan_and_claim
 from pyhudi.operations.commit.results import CleanResult
 from pyhudi.operations.commit.rollback import rollback_failed_writes
-from pyhudi.operations.commit.transaction import Transaction, check_may_begin, check_no_pending_restore
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.clean_state import load_last_clean, load_pending_plan, load_savepointed_files
 from pyhudi.operations.services.cluster import drop_orphaned_clusterings
 from pyhudi.options.declaration import OptionSettings

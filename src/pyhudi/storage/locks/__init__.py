@@ -28,7 +28,7 @@ from pyhudi.storage.locks.lock_audit import (
     is_audit_enabled,
     set_audit_enabled,
 )
-from pyhudi.storage.locks.lock_provider import LockProvider
+from pyhudi.storage.locks.lock_provider import LockHold, LockLost, LockProvider
 from pyhudi.storage.locks.lock_registry import (
     CombinedLock,
     LockFactory,
@@ -57,6 +57,8 @@ __all__ = [
     "FileSystemLockSettings",
     "InProcessLock",
     "LockFactory",
+    "LockHold",
+    "LockLost",
     "LockProvider",
     "LockSettings",
     "StorageLock",

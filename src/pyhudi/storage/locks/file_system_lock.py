@@ -67,8 +67,9 @@ class FileSystemLock(LeaseLock):
         self._storage = storage
         self._expire_ms = expire_ms
         self._name = name
-        # Content of the file, of the current acquisition or hold.
+        # Content of the file, of the current acquisition or hold, and when its creation began.
         self._content = b""
+        self._begun_ms = 0
 
     @property
     def _where(self) -> str:
@@ -78,9 +79,15 @@ class FileSystemLock(LeaseLock):
         owner = f"{Process.current().text}:{self._env.uuid4()}"
         self._content = json.dumps({"owner": owner}, separators=(",", ":")).encode()
 
+    def _left_ms(self) -> int:
+        left_ms = super()._left_ms()
+        # The file's age counts, which no renewal changes.
+        return min(left_ms, self._begun_ms + self._expire_ms - self._env.monotonic_ms()) if self._expire_ms > 0 else left_ms
+
     def _try_acquire(self) -> str | None:
         if self._has_lost_response and self._storage.read(self._name) == self._content:
             return None
+        self._begun_ms = self._env.monotonic_ms()
         while not self._storage.put_if_absent(self._name, self._content):
             current = self._storage.stat(self._name)
             if current is None or not self._is_left_behind(current.modified_ms):

@@ -55,10 +55,11 @@ class InProcessLock(LockProvider):
     def current_hold(self) -> object:
         return next((place for place in list(self._places.values()) if self._shared.is_held_by(place)), None)
 
-    def release(self) -> None:
+    def release(self) -> bool:
         try:
             if not self._release_place():
                 raise Internal(f"{self._key}: the lock is not held")
+            return True
         except BaseException:
             self.release_if_held()
             raise

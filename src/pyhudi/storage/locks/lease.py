@@ -20,6 +20,7 @@ from abc import abstractmethod
 from functools import partial
 
 from pyhudi.errors import HudiError, Internal, InvalidRequest, StorageFull, StorageUnavailable
+from pyhudi.storage.deadlines import within_lease
 from pyhudi.storage.environment import Environment, Repetition
 from pyhudi.storage.locks.acquisition import Acquisition
 from pyhudi.storage.locks.lock_provider import LockProvider, LockWait
@@ -28,6 +29,9 @@ _LOG = logging.getLogger("pyhudi.storage.locks")
 
 # How often a lock without renewals looks whether its holder still runs.
 _WATCH_MS = 5_000
+
+# Time limit of a renewal or release when less is left of the lease.
+_RELEASE_MS = 5_000
 
 # How long a recovery waits for a renewal in progress.
 _UNLOCK_WAIT_S = 5
@@ -151,27 +155,38 @@ class LeaseLock(LockProvider):
     def current_hold(self) -> object:
         return self._acquisition
 
-    def release(self) -> None:
+    def left_ms(self) -> int:
+        return 0 if self._safe_until_ms is None or self._lost is not None else self._left_ms()
+
+    def release(self) -> bool:
         acquisition = self._acquisition
         if acquisition is None:
-            return
+            return False
         try:
-            self._release_and_reset(acquisition)
+            return self._release_and_reset(acquisition)
         except BaseException:
             self._release_and_reset(acquisition)
             raise
 
-    def _release_and_reset(self, acquisition: Acquisition) -> None:
+    def _release_and_reset(self, acquisition: Acquisition) -> bool:
         acquisition.end()
-        obstacle = None
+        obstacle, is_proven = None, False
         with self._mutex:
             if self._acquisition is not acquisition:
-                return
+                return False
             if self._safe_until_ms is not None:
-                obstacle = self._release_quietly()
+                try:
+                    with within_lease(lambda: max(self.left_ms(), _RELEASE_MS)):
+                        obstacle = self._release_lease()
+                    # It was ours until the release, also where the lease had expired and no other writer had acquired it.
+                    is_proven = obstacle is None
+                except HudiError as error:
+                    # Without an answer, the time that is left proves it.
+                    obstacle, is_proven = str(error), self.left_ms() > 0
             self._reset()
         if obstacle is not None:
             _LOG.warning("%s: the lock could not be released: %s", self._where, obstacle)
+        return is_proven
 
     def _undo(self, acquisition: Acquisition, *, in_doubt: bool) -> None:
         """Release what an acquisition that did not complete may have acquired."""
@@ -234,7 +249,8 @@ class LeaseLock(LockProvider):
             if self._lost is None:
                 requested_ms = self._env.monotonic_ms()
                 # An expired lease that no other writer has acquired is still ours if this succeeds.
-                self._lost = self._extend()
+                with within_lease(lambda: max(self.left_ms(), _RELEASE_MS)):
+                    self._lost = self._extend()
                 if self._lost is None:
                     self._safe_until_ms = requested_ms + self._validity_ms
             if self._lost is not None:

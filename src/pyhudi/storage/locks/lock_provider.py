@@ -9,13 +9,33 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
-from pyhudi.errors import HudiError
+from pyhudi.errors import HudiError, StorageUnavailable
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.hold_notices import longer_for
 
+# What is left of a lock that does not expire.
+_NO_EXPIRY_MS = 1 << 50
+
 _FIRST_PAUSE_MS = 20
 _LAST_PAUSE_MS = 1000
+
+
+class LockLost(StorageUnavailable):
+    """The lock was not held, or not provably, until the end of a step that changed the table."""
+
+
+class LockHold:
+    """One `with` block of a lock.
+
+    Attributes:
+        is_proven: After the block: the lock was held without interruption from its beginning to its end.
+    """
+
+    __slots__ = ("is_proven",)
+
+    def __init__(self) -> None:
+        self.is_proven = False
 
 
 class LockProvider(ABC):
@@ -58,10 +78,14 @@ class LockProvider(ABC):
         """
 
     @abstractmethod
-    def release(self) -> None:
+    def release(self) -> bool | None:
         """Release the lock.
 
         A lock that was lost is not touched, and storage errors are not raised: the work is done, and the lock expires by itself.
+
+        Returns:
+            False if it is not certain that the lock was held without interruption until now: what was published under
+            it may be late.  A provider that returns nothing is trusted.
         """
 
     @abstractmethod
@@ -75,6 +99,10 @@ class LockProvider(ABC):
     @abstractmethod
     def renew(self) -> None:
         """Renew the lock if it can expire.  Raises as `check` does."""
+
+    def left_ms(self) -> int:
+        """Milliseconds for which the lock stays held without another request; no change under it may take longer."""
+        return _NO_EXPIRY_MS
 
     def recover(self) -> None:
         """Release what an interrupted call of this process left of this lock.  Storage errors are not raised.
@@ -93,19 +121,20 @@ class LockProvider(ABC):
         return self
 
     @contextlib.contextmanager
-    def held(self, timeout_ms: int | None = None) -> Iterator[None]:
-        """Hold the lock during a `with` block."""
+    def held(self, timeout_ms: int | None = None) -> Iterator[LockHold]:
+        """Hold the lock during a `with` block; the value records whether it was held until the end."""
+        block = LockHold()
         hold = None
         is_released = False
         try:
             try:
                 self.acquire(timeout_ms)
                 hold = self.current_hold
-                yield
+                yield block
             finally:
                 # The block of an interrupted `with` statement may end when the memory is collected, during another hold.
                 if hold is not None and self.current_hold is hold:
-                    self.release()
+                    block.is_proven = self.release() is not False
                     is_released = True
         except BaseException as error:
             # An interruption may come at any line above, as between the acquisition and the block.

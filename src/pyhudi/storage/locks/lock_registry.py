@@ -70,12 +70,13 @@ class CombinedLock(LockProvider):
     def current_hold(self) -> object:
         return self._locks[0].current_hold
 
-    def release(self) -> None:
+    def release(self) -> bool:
         failures: list[Exception] = []
+        proven: list[bool] = []
         try:
             for lock in reversed(self._locks):
                 try:
-                    lock.release()
+                    proven.append(lock.release() is not False)
                 except Exception as error:
                     failures.append(error)
         except BaseException:
@@ -84,6 +85,7 @@ class CombinedLock(LockProvider):
             raise
         if failures:
             raise failures[0]
+        return all(proven)
 
     def release_if_held(self) -> None:
         first = self._locks[0]
@@ -103,6 +105,9 @@ class CombinedLock(LockProvider):
     def check(self) -> None:
         for lock in self._locks:
             lock.check()
+
+    def left_ms(self) -> int:
+        return min(lock.left_ms() for lock in self._locks)
 
     def renew(self) -> None:
         for lock in self._locks:

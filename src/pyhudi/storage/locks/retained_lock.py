@@ -96,13 +96,17 @@ class RetainedLock(LockProvider):
             raise
         self._taken = True
 
-    def release(self) -> None:
+    def release(self) -> bool | None:
         if not self._kept:
-            self._inner.release()
-            return
+            return self._inner.release()
         self._taken = False
-        if self._lost:
-            self.end()
+        if not self._lost:
+            with suppress(HudiError):
+                # Held until now, and on.
+                self.check()
+                return True
+        self.end()
+        return False
 
     @property
     def current_hold(self) -> object:
@@ -123,6 +127,9 @@ class RetainedLock(LockProvider):
         except HudiError:
             self._lost = True
             raise
+
+    def left_ms(self) -> int:
+        return self._inner.left_ms()
 
     def renew(self) -> None:
         try:

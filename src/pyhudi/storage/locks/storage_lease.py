@@ -113,6 +113,8 @@ class StorageLock(LeaseLock):
         # Tag of the object that was written last; None if unknown.
         self._tag: str | None = None
         self._audit: LockAudit | None = None
+        # Id of a hold of this object that ended, and whose release got no answer.
+        self._unreleased: str | None = None
         # Content of the lock object when it was not free, and when it was first observed. No two leases have equal content,
         # so a process that tries once in a while observes how long one is unchanged.
         self._watched: tuple[bytes | None, int] = (None, 0)
@@ -190,15 +192,19 @@ class StorageLock(LeaseLock):
                 # A power failure may leave an object without content, or cut short, whose owner no longer runs.
                 if _is_json(stored[0]) or unchanged_ms <= self._validity_ms + self._margin_ms:
                     return "the lock object is unreadable; delete it when no writer is running"
-            elif current.owner != self._owner and not current.is_free(now_ms, unchanged_ms, self._margin_ms):
+            elif not self._is_own(current) and not current.is_free(now_ms, unchanged_ms, self._margin_ms):
                 return f"{current.owner} holds it, until {current.valid_until} (epoch ms) if it is not renewed"
             tag = self._storage.put_if_matches(self._path, new_lease.encode(), stored[1])
             acquired = tag is not None
         if not acquired:
             return "another writer was faster"
-        self._lease, self._tag = new_lease, tag
+        self._lease, self._tag, self._unreleased = new_lease, tag, None
         self._audit = self._start_audit(lock_files, new_lease, current)
         return None
+
+    def _is_own(self, lease: _Lease) -> bool:
+        """Whether a lease is that of this acquisition or of an earlier hold of this object, which has ended."""
+        return lease.owner in (self._owner, self._unreleased)
 
     def _start_audit(self, lock_files: Listing, lease: _Lease, previous: _Lease | None) -> LockAudit | None:
         now_ms = self._env.now_ms()
@@ -220,7 +226,9 @@ class StorageLock(LeaseLock):
     def _release_lease(self) -> str | None:
         assert self._lease is not None, "the lock is held"
         now_ms = self._env.now_ms()
+        self._unreleased = self._lease.owner
         obstacle = self._free_lease(self._lease)
+        self._unreleased = None
         if obstacle is None and self._audit is not None:
             self._audit.record(AuditState.END, now_ms, self._lease.valid_until)
         return obstacle

@@ -24,6 +24,28 @@ def http_status(error: BaseException) -> int | None:
     return int(status_text[:3]) if separator and status_text[:3].isdecimal() else None
 
 
+_BUSY = frozenset({408, 409, 425, 429})
+
+# Parts of the client's messages about requests without a complete answer.
+_NO_ANSWER = ("HTTP error", "Error performing", "Got invalid", "Error getting")
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return True if a repetition may mend a failure: no complete answer, or the answer of a busy store."""
+    status = http_status(error)
+    if status is not None:
+        return status >= 500 or status in _BUSY
+    if _METADATA_SERVICE in str(error):
+        # A machine without a role has no such service.
+        return False
+    return isinstance(error, OSError) or any(text in str(error) for text in _NO_ANSWER)
+
+
+def is_lost_answer(failure: HudiError) -> bool:
+    """Return True if a call failed because no complete answer came until its deadline."""
+    return isinstance(failure, StorageUnavailable) and (failure.__cause__ is None or is_transient(failure.__cause__))
+
+
 def is_missing_bucket(error: BaseException) -> bool:
     """Return True if the error means that the bucket or container does not exist."""
     return any(code in str(error) for code in ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"))

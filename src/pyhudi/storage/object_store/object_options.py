@@ -15,6 +15,7 @@ from typing import Any
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.properties import redact_secret
+from pyhudi.storage.deadlines import LIMIT_OPTIONS, CallLimits, call_limits
 from pyhudi.storage.storage_option_names import (
     AZURE_AUTH,
     AZURE_NEEDS,
@@ -26,11 +27,10 @@ from pyhudi.storage.storage_option_names import (
 )
 from pyhudi.storage.uris import Location
 
-# Long enough for a part over a slow connection; the client's default of 30 seconds is not.
-_TIMEOUT = "120s"
+PART_BYTES = 8 * 1024 * 1024
+"""Size of the parts of an upload, and of ranges that are read concurrently."""
+
 _CONNECT_TIMEOUT = "10s"
-# How long a request is retried.
-RETRY_TIMEOUT = timedelta(seconds=60)
 
 STORE_TYPES = {
     "s3": "s3",
@@ -63,7 +63,6 @@ _CLIENT_OPTIONS = frozenset(
         "allow_http",
         "allow_invalid_certificates",
         "connect_timeout",
-        "timeout",
         "pool_idle_timeout",
         "pool_max_idle_per_host",
         "proxy_url",
@@ -77,8 +76,8 @@ _CLIENT_OPTIONS = frozenset(
 
 def store_settings(
     kind: str, location: Location, options: Mapping[str, str]
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Split options into settings of the store, of the HTTP client and of retries, each by obstore's names.
+) -> tuple[dict[str, Any], dict[str, Any], CallLimits]:
+    """Split options into settings of the store and of the HTTP client, each by obstore's names, and time limits.
 
     kind: a value of `STORE_TYPES`.
 
@@ -95,21 +94,32 @@ def store_settings(
             named[name] = (option_name, setting)
     _check_azure_auth(named)
     config: dict[str, Any] = {}
-    client: dict[str, Any] = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
-    retry: dict[str, Any] = {"retry_timeout": RETRY_TIMEOUT}
+    client: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT}
+    times: dict[str, str] = {}
+    repetitions: int | None = None
     for name, (option_name, value) in named.items():
         if name in ("allow_http", "allow_invalid_certificates"):
             client[name] = parse_boolean(option_name, value)
         elif name in _CLIENT_OPTIONS:
             client[name] = value
         elif name == "max_retries":
-            retry[name] = _count(option_name, value)
+            repetitions = _count(option_name, value)
+        elif name in LIMIT_OPTIONS:
+            times[name] = value
         elif name in ("skip_signature", "use_emulator", BUCKET_IN_HOST):
             config[name] = parse_boolean(option_name, value)
         else:
             config[name] = value
     _normalize_endpoint(kind, location, config, client)
-    return config, client, retry
+    return config, client, call_limits(times, repetitions)
+
+
+def upload_settings(limits: CallLimits) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of the HTTP client and of retries for uploads, whose parts the client repeats by itself."""
+    retry: dict[str, Any] = {"retry_timeout": timedelta(seconds=limits.of_call(PART_BYTES))}
+    if limits.repetitions is not None:
+        retry["max_retries"] = limits.repetitions
+    return {"timeout": timedelta(seconds=limits.of_request(PART_BYTES))}, retry
 
 
 def _resolve_hadoop_option(kind: str, location: Location, option_value: str, value: str) -> Mapping[str, str]:

@@ -27,12 +27,10 @@ command line are not read, and stores without conditional PUTs cannot hold a tab
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -45,19 +43,25 @@ from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState, Unsupp
 from pyhudi.format.paths import join_path
 from pyhudi.format.properties import REDACTED, redact_secret
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
-from pyhudi.storage.object_store.object_errors import first_line, http_status, is_missing_bucket, store_error
-from pyhudi.storage.object_store.object_files import ObjectOutput, ObjectRanges
-from pyhudi.storage.object_store.object_options import RETRY_TIMEOUT, S3_ENDPOINT, STORE_TYPES, store_settings, store_target
+from pyhudi.storage.deadlines import NotRepeatable, repeated
+from pyhudi.storage.object_store.object_errors import (
+    first_line,
+    http_status,
+    is_lost_answer,
+    is_missing_bucket,
+    is_transient,
+    store_error,
+)
+from pyhudi.storage.object_store.object_files import MARK, ObjectOutput, ObjectRanges, check_length, find_marked
+from pyhudi.storage.object_store.object_options import S3_ENDPOINT, STORE_TYPES, store_settings, store_target, upload_settings
+from pyhudi.storage.object_store.object_requests import CLIENT_ERRORS, ObjectClients
 from pyhudi.storage.range_file import RangeReader
 from pyhudi.storage.storage_option_names import CREDENTIALS, like
 from pyhudi.storage.uris import Location, UriMixin, files_below
 
 _DELETE_BATCH = 1000
 
-# Conditional writes are retried here, not by the client.
-_MARK = "pyhudiput"
-_CONDITIONAL_ATTEMPTS = 6
-_FIRST_PAUSE_S = 0.05
+_NO_TIMEOUT = timedelta(days=1)
 _PROBE_NAME = ".pyhudi-probe-"
 _BLOB_EXISTS_IN_AZURE = "<Code>BlobAlreadyExists</Code>"
 
@@ -65,12 +69,12 @@ _BLOB_EXISTS_IN_AZURE = "<Code>BlobAlreadyExists</Code>"
 class ObjectStorage(UriMixin):
     """A prefix of a bucket or container."""
 
-    __slots__ = ("_options", "_stores")
+    __slots__ = ("_clients", "_options")
 
-    def __init__(self, location: Location, options: tuple[tuple[str, str], ...], stores: _Stores) -> None:
+    def __init__(self, location: Location, options: tuple[tuple[str, str], ...], clients: ObjectClients) -> None:
         super().__init__(location)
         self._options = options
-        self._stores = stores
+        self._clients = clients
 
     @property
     def has_folders(self) -> bool:
@@ -80,7 +84,7 @@ class ObjectStorage(UriMixin):
         return StorageSpec(self.uri, self._options)
 
     def child(self, path: str) -> ObjectStorage:
-        return ObjectStorage(self._location.child(check_path(path)), self._options, self._stores)
+        return ObjectStorage(self._location.child(check_path(path)), self._options, self._clients)
 
     def read(self, path: str) -> bytes | None:
         stored = self._get(path)
@@ -88,15 +92,14 @@ class ObjectStorage(UriMixin):
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         check_range(path, offset, length)
-        key = self._key(path)
         try:
             if length:
-                return bytes(obstore.get_range(self._stores.with_retries, key, start=offset, length=length))
-        except (BaseError, OSError, ValueError) as error:
+                return ObjectRanges(self._clients, self._key(path), self.absolute(path)).read(offset, length)[1]
+        except StorageUnavailable as failure:
             # Stores refuse a range that begins at or after the end of the object; its size decides whether that is the
             # cause.
-            if isinstance(error, FileNotFoundError | NotFoundError) or not self._ends_before(path, offset):
-                raise store_error(error, "read", self.absolute(path)) from error
+            if is_lost_answer(failure) or self._require(path).size_bytes > offset:
+                raise
             return b""
         self._require(path)
         return b""
@@ -104,21 +107,20 @@ class ObjectStorage(UriMixin):
     def stat(self, path: str) -> FileInfo | None:
         key = self._key(path)
         try:
-            return self._info(obstore.head(self._stores.with_retries, key))
-        except (FileNotFoundError, NotFoundError):
+            meta = self._clients.call("get the status of", self.absolute(path), lambda client: obstore.head_async(client, key))
+        except TableState:
             return None
-        except (BaseError, OSError, ValueError) as error:
-            raise store_error(error, "get the status of", self.absolute(path)) from error
+        return self._info(meta)
 
     def list(self, folder: str) -> Listing:
         prefix = join_path(self._location.path, check_path(folder))
         try:
-            listing = obstore.list_with_delimiter(self._stores.with_retries, prefix or None)
-        except (BaseError, OSError, ValueError) as error:
-            translated = store_error(error, "list", self.absolute(folder))
-            if isinstance(translated, TableState):
-                return Listing()
-            raise translated from error
+            # All pages again when one of them breaks off: a listing is read as a whole.
+            listing = self._clients.call(
+                "list", self.absolute(folder), lambda client: obstore.list_with_delimiter_async(client, prefix or None)
+            )
+        except TableState:
+            return Listing()
         # An object `folder/` created by Hadoop represents the folder and is not a file in it.
         files = [self._info(meta) for meta in listing["objects"] if meta["path"] != prefix]
         folders = [self._relative(path) for path in listing["common_prefixes"]]
@@ -137,10 +139,9 @@ class ObjectStorage(UriMixin):
 
     def put(self, path: str, data: bytes) -> None:
         key = self._key(path)
-        try:
-            obstore.put(self._stores.with_retries, key, data, use_multipart=False)
-        except (BaseError, OSError, ValueError) as error:
-            raise store_error(error, "write", self.absolute(path)) from error
+        self._clients.call(
+            "write", self.absolute(path), lambda client: obstore.put_async(client, key, data, use_multipart=False), len(data)
+        )
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         return self._put_on_condition(path, data, "create") is not None
@@ -174,10 +175,10 @@ class ObjectStorage(UriMixin):
         check_path(path)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return pa.PythonFile(RangeReader(ObjectRanges(self._stores.with_retries, self._key(path), self.absolute(path))), mode="r")
+        return pa.PythonFile(RangeReader(ObjectRanges(self._clients, self._key(path), self.absolute(path))), mode="r")
 
     def open_output(self, path: str) -> ObjectOutput:
-        return ObjectOutput(self._stores.with_retries, self._key(path), self.absolute(path))
+        return ObjectOutput(self._clients, self._key(path), self.absolute(path))
 
     def set_modified(self, path: str, modified_ms: int) -> bool:
         return False
@@ -198,15 +199,18 @@ class ObjectStorage(UriMixin):
 
     def _get(self, path: str) -> tuple[bytes, Mapping[str, Any]] | None:
         """The content and metadata of an object; None if it does not exist."""
-        key = self._key(path)
+        key, uri = self._key(path), self.absolute(path)
+
+        async def get(client: Any) -> tuple[bytes, Mapping[str, Any]]:
+            response = await obstore.get_async(client, key)
+            data = bytes(await response.bytes_async())
+            check_length(uri, len(data), response.meta["size"])
+            return data, response.meta
+
         try:
-            response = obstore.get(self._stores.with_retries, key)
-            return bytes(response.bytes()), response.meta
-        except (BaseError, OSError, ValueError) as error:
-            translated = store_error(error, "read", self.absolute(path))
-            if isinstance(translated, TableState):
-                return None
-            raise translated from error
+            return self._clients.call("read", uri, get)
+        except TableState:
+            return None
 
     def _require(self, path: str) -> FileInfo:
         info = self.stat(path)
@@ -214,58 +218,54 @@ class ObjectStorage(UriMixin):
             raise TableState(f"{self.absolute(path)}: no such file")
         return info
 
-    def _ends_before(self, path: str, offset: int) -> bool:
-        return self._require(path).size_bytes <= offset
-
     def _put_on_condition(self, path: str, data: bytes, mode: Any) -> str | None:
         key = self._key(path)
         self._probe()
         return self._send(key, self.absolute(path), data, mode)
 
     def _send(self, key: str, where: str, data: bytes, mode: Any) -> str | None:
-        """Conditional PUT with retries: the tag of the written object, None if another writer was first."""
-        attributes = {_MARK: uuid.uuid4().hex}
-        deadline = time.monotonic() + RETRY_TIMEOUT.total_seconds()
+        """Conditional PUT, repeated: the tag of the written object, None if another writer was first."""
+        mark = uuid.uuid4().hex
         # Whether an earlier request may have succeeded without a response.
         may_have_landed = False
-        for attempt in range(self._stores.attempts):
+
+        def send(timeout_s: float) -> str | None:
+            nonlocal may_have_landed
             try:
-                result = obstore.put(
-                    self._stores.without_retries, key, data, mode=mode, use_multipart=False, attributes=attributes
+                result = self._clients.request(
+                    lambda client: obstore.put_async(client, key, data, mode=mode, use_multipart=False, attributes={MARK: mark}),
+                    timeout_s,
                 )
                 return _tag(result, where)
-            except (BaseError, OSError, ValueError) as error:
+            except CLIENT_ERRORS as error:
                 refused = _refuses(error, mode)
                 if refused:
-                    return self._tag_if_written_by_this_call(key, where, attributes) if may_have_landed else None
+                    return self._tag_if_written_by_this_call(key, where, mark) if may_have_landed else None
                 failure = store_error(error, "write", where)
-                if refused is False or not isinstance(failure, StorageUnavailable):
-                    raise failure from error
+                failure.__cause__ = error
+                if refused is False or not isinstance(failure, StorageUnavailable) or not is_transient(error):
+                    raise NotRepeatable from failure
                 # S3 answers 409 during a concurrent conditional write of the name: no writer has won yet.
                 may_have_landed = may_have_landed or http_status(error) != 409
-                if attempt + 1 == self._stores.attempts or time.monotonic() > deadline:
-                    landed = self._tag_if_written_by_this_call(key, where, attributes) if may_have_landed else None
-                    if landed is not None:
-                        return landed
-                    raise failure from error
-                time.sleep(_FIRST_PAUSE_S * 2**attempt)
-        raise InvalidRequest("a conditional write needs at least one attempt")
+                raise failure from error
 
-    def _tag_if_written_by_this_call(self, key: str, where: str, attributes: Mapping[str, str]) -> str | None:
-        """The tag of the object if its attributes are those of this call."""
         try:
-            stored = obstore.get(self._stores.with_retries, key, options={"head": True})
-            is_ours = stored.attributes.get(_MARK) == attributes[_MARK]
-            return _tag(stored.meta, where) if is_ours else None
-        except (FileNotFoundError, NotFoundError):
-            return None
-        except (BaseError, OSError, ValueError) as error:
-            raise store_error(error, "get the status of", where) from error
+            return repeated(self._clients.limits, send, len(data), changes=True)
+        except StorageUnavailable:
+            landed = self._tag_if_written_by_this_call(key, where, mark) if may_have_landed else None
+            if landed is None:
+                raise
+            return landed
+
+    def _tag_if_written_by_this_call(self, key: str, where: str, mark: str) -> str | None:
+        """The tag of the object if its mark is that of this call."""
+        stored = find_marked(self._clients, key, where, mark)
+        return None if stored is None else _tag(stored, where)
 
     def _probe(self) -> None:
         """Check once per process that the endpoint honours conditional PUTs.  Raises Unsupported if it does not."""
         with _probe_mutex:
-            if self._stores.endpoint in _probed:
+            if self._clients.endpoint in _probed:
                 return
             name = f"{_PROBE_NAME}{uuid.uuid4().hex}"
             key, where = self._key(name), self.absolute(name)
@@ -285,22 +285,16 @@ class ObjectStorage(UriMixin):
                     f"{self.uri}: the endpoint ignores the condition of a PUT (If-None-Match: *), so "
                     "concurrent writers would lose commits. Use a store that honours conditional PUTs"
                 )
-            _probed.add(self._stores.endpoint)
+            _probed.add(self._clients.endpoint)
 
     def _delete_keys(self, keys: Sequence[str]) -> None:
+        uri = self.absolute(self._relative(keys[0])) if len(keys) == 1 else f"{len(keys)} objects of {self.uri}"
         try:
-            obstore.delete(self._stores.with_retries, keys)
-        except (FileNotFoundError, NotFoundError):
+            self._clients.call("delete", uri, lambda client: obstore.delete_async(client, keys))
+        except TableState:
             # S3 ignores missing objects; GCS and Azure report an error that does not identify the deleted ones.
-            for key in keys:
-                try:
-                    obstore.delete(self._stores.with_retries, key)
-                except (FileNotFoundError, NotFoundError):
-                    continue
-                except (BaseError, OSError, ValueError) as error:
-                    raise store_error(error, "delete", key) from error
-        except (BaseError, OSError, ValueError) as error:
-            raise store_error(error, "delete", f"{len(keys)} objects of {self.uri}") from error
+            for key in keys if len(keys) > 1 else ():
+                self._delete_keys([key])
 
 
 def _tag(meta: Mapping[str, Any], where: str) -> str:
@@ -310,46 +304,6 @@ def _tag(meta: Mapping[str, Any], where: str) -> str:
     if tag == "\n":
         raise Unsupported(f"{where}: the store returns no etag, so objects cannot be replaced atomically. Use another store")
     return tag
-
-
-@dataclass(frozen=True, slots=True)
-class _Stores:
-    """Two clients of one bucket: `with_retries` repeats failed requests, `without_retries` sends each once.
-
-    attempts: of a conditional write.  endpoint: key of the bucket among those of this process.
-    Raises Unsupported in a forked child whose parent had sent requests: the client would wait for the parent's threads
-    forever.
-    """
-
-    _patient: Any
-    _once: Any
-    attempts: int
-    endpoint: tuple[str, ...]
-
-    @property
-    def with_retries(self) -> Any:
-        _check_client()
-        return self._patient
-
-    @property
-    def without_retries(self) -> Any:
-        _check_client()
-        return self._once
-
-
-# The process in which the object store client was first used.
-_client_process: int | None = None
-
-
-def _check_client() -> None:
-    global _client_process
-    if _client_process is None:
-        _client_process = os.getpid()
-    elif _client_process != os.getpid():
-        raise Unsupported(
-            f"object stores cannot be used in this process: it was forked from process {_client_process}, which had used them, "
-            'and their client does not survive a fork. Start processes with the method "spawn" or "forkserver"'
-        )
 
 
 _probed: set[tuple[str, ...]] = set()
@@ -399,16 +353,18 @@ def open_objects(location: Location, options: dict[str, str]) -> Storage:
         InvalidRequest: Unknown option, or a missing option that the store needs.
     """
     kind = STORE_TYPES[location.scheme]
-    config, client, retry = store_settings(kind, location, options)
+    config, client, limits = store_settings(kind, location, options)
     target, config = store_target(kind, location, config)
     build = {"s3": S3Store, "gcs": GCSStore, "azure": AzureStore}[kind]
     if S3_ENDPOINT in config and not _knows_endpoint_of_s3():
         del config[S3_ENDPOINT]
+    upload_client, upload_retry = upload_settings(limits)
     try:
-        stores = _Stores(
-            build(target, config=config, client_options=client, retry_config=retry),
-            build(target, config=config, client_options=client, retry_config={**retry, "max_retries": 0}),
-            1 + min(int(retry.get("max_retries", _CONDITIONAL_ATTEMPTS - 1)), _CONDITIONAL_ATTEMPTS - 1),
+        clients = ObjectClients(
+            # Each request gets a time limit of its own.
+            build(target, config=config, client_options={"timeout": _NO_TIMEOUT, **client}, retry_config={"max_retries": 0}),
+            build(target, config=config, client_options={**upload_client, **client}, retry_config=upload_retry),
+            limits,
             (kind, str(target), *(str(config.get(name, "")) for name in ("endpoint", "base_url", "account_name"))),
         )
     except UnknownConfigurationKeyError as error:
@@ -418,4 +374,4 @@ def open_objects(location: Location, options: dict[str, str]) -> Storage:
         line = _without_values(first_line(error), config)
         # The client's error may contain a secret value, so it is not chained as the cause.
         raise InvalidRequest(f"{location.uri}: invalid storage options: {line}; {CREDENTIALS[kind]}") from None
-    return ObjectStorage(location, tuple(sorted(options.items())), stores)
+    return ObjectStorage(location, tuple(sorted(options.items())), clients)

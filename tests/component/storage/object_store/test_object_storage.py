@@ -8,6 +8,7 @@ import random
 import re
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
@@ -17,6 +18,7 @@ from pyhudi import Table
 from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.base import put_if_absent_confirmed
+from pyhudi.storage.deadlines import CallLimits
 from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.object_store.object_options import store_settings
@@ -26,11 +28,10 @@ S3 = parse_uri("s3a://bucket/t")
 
 
 def config_of(options: dict[str, str], kind: str = "s3") -> dict[str, object]:
-    config, client, retry = store_settings(kind, S3, options)
-    for name, value in (("timeout", "120s"), ("connect_timeout", "10s")):
-        assert client.pop(name) == value
-    retry.pop("retry_timeout")
-    return {**config, **client, **retry}
+    config, client, limits = store_settings(kind, S3, options)
+    assert client.pop("connect_timeout") == "10s"
+    changed = {name: value for name, value in asdict(limits).items() if value != getattr(CallLimits(), name)}
+    return {**config, **client, **changed}
 
 
 class TestOptions:
@@ -47,7 +48,11 @@ class TestOptions:
             ({"endpoint": "http://h"}, {"endpoint": "http://h", "allow_http": True}),
             ({"endpoint": "http://h", "allow_http": "false"}, {"endpoint": "http://h", "allow_http": False}),
             ({"aws_allow_http": "1"}, {"allow_http": True}),
-            ({"max_retries": "3"}, {"max_retries": 3}),
+            ({"max_retries": "3"}, {"repetitions": 3}),
+            ({"call_timeout": "90s", "call_timeout_per_mib": "500ms"}, {"call_s": 90, "mib_s": 0.5}),
+            ({"timeout": "20"}, {"request_s": 20}),
+            # One request may not take longer than its call.
+            ({"timeout": "2m"}, {"request_s": 120, "call_s": 120}),
             (
                 {"fs.s3a.access.key": "a", "spark.hadoop.fs.s3a.secret.key": "b", "fs.s3a.session.token": "c"},
                 {"access_key_id": "a", "secret_access_key": "b", "session_token": "c"},
@@ -95,6 +100,8 @@ class TestOptions:
             ({"region": "a", "aws_region": "b"}, InvalidRequest, "region.*aws_region"),
             ({"allow_http": "perhaps"}, InvalidRequest, "true or false"),
             ({"max_retries": "many"}, InvalidRequest, "a number"),
+            ({"call_timeout": "soon"}, InvalidRequest, "call_timeout='soon'.*30s"),
+            ({"call_timeout": "10s", "timeout": "20s"}, InvalidRequest, "longer than call_timeout"),
             ({"fs.s3a.aws.credentials.provider": "com.example.Vault"}, Unsupported, "com.example.Vault"),
         ],
     )

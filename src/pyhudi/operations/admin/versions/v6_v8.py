@@ -58,9 +58,9 @@ from pyhudi.operations.admin.versions.version_step import (
     prepare_version_change,
     unlimited,
 )
+from pyhudi.operations.commit.begin_checks import check_no_pending_restore
 from pyhudi.operations.commit.check_writable import check_key_generator, check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.transaction import check_no_pending_restore
 from pyhudi.operations.services.compact import run_compaction
 from pyhudi.options import table_options as props
 from pyhudi.records.keys.key_spec import PartitionFieldType

@@ -10,8 +10,8 @@ from typing import ClassVar
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action
 from pyhudi.format.table_versions import TableVersion
+from pyhudi.operations.commit.begin_checks import check_no_pending_restore
 from pyhudi.operations.commit.rollback import rollback_failed_writes
-from pyhudi.operations.commit.transaction import check_no_pending_restore
 from pyhudi.operations.services.compact import CompactSettings, run_compaction, unschedule
 from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.table.snapshot import load_snapshot
