@@ -55,6 +55,7 @@ import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
+from pyhudi.storage.deadlines import check_lease_left
 from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.folder_lock import locked_folder
 from pyhudi.storage.symbolic_links import check_links, parse_link_roots
@@ -67,6 +68,9 @@ _CLOCK = SystemEnvironment()
 # Without the lock, calls may fence each other; random pauses let one of them succeed.
 _REPLACE_ATTEMPTS = 30
 _LONGEST_REPLACE_PAUSE_MS = 100
+
+# From this duration on, the time of a file says too little about when its name appeared.
+_SLOW_LINK_MS = 1_000
 
 _REQUESTED_SUFFIX = ".requested"
 
@@ -223,9 +227,12 @@ class LocalStorage(UriMixin):
             _fence(full)
             _unlink_sidecar(full)
             if not data:
+                check_lease_left(full)
                 return self._create_exclusively(full, data)
             temporary = self._write_temporary(os.path.dirname(full), data)
+            begun_ms = _CLOCK.monotonic_ms()
             try:
+                check_lease_left(full)
                 os.link(temporary, full)
             except OSError as error:
                 try:
@@ -243,6 +250,9 @@ class LocalStorage(UriMixin):
                     raise
             finally:
                 _unlink(temporary)
+            if _CLOCK.monotonic_ms() - begun_ms >= _SLOW_LINK_MS:
+                # The order in which files of the timeline appeared is that of their times (`operations.commit.late_commit`).
+                os.utime(full)
             self._sync_folder(os.path.dirname(full))
             return True
 
@@ -351,6 +361,7 @@ class LocalStorage(UriMixin):
         temporary = self._write_temporary(os.path.dirname(full), data)
         try:
             _unlink_sidecar(full)
+            check_lease_left(full)
             _replace(temporary, full)
         except BaseException:
             _unlink(temporary)
@@ -383,6 +394,7 @@ class LocalStorage(UriMixin):
                 if not self._matches(path, tag):
                     return False
                 _unlink_sidecar(full)
+                check_lease_left(full)
                 os.replace(staged, full)
                 unpublished = ""
         finally:

@@ -146,14 +146,14 @@ def test_attempt_that_ends_during_a_restore(table: Table, monkeypatch: pytest.Mo
 def test_attempt_that_ends_during_the_commit(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its file would be visible at once, in addition to that of the accepted attempt."""
     late = Late(monkeypatch, fails=False)
-    own = Transaction._publish
+    own = Transaction._complete
 
-    def publish(*given: object) -> None:
+    def complete(*given: object) -> None:
         late.writes()
         late.ends()
         own(*given)  # type: ignore[arg-type]  # what the transaction hands over
 
-    monkeypatch.setattr(Transaction, "_publish", publish)
+    monkeypatch.setattr(Transaction, "_complete", complete)
     table.upsert(rows("a", "b", ts=2))
     check_only_committed_files(table, [name for name in data_files(table) if str(LATE) not in name], "a", "b")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyhudi.storage.hdfs import webhdfs_client
+from pyhudi.storage.deadlines import CallLimits
 from pyhudi.storage.hdfs.webhdfs_client import HdfsClient
 from pyhudi.storage.hdfs.webhdfs_http import NoResponse, RemoteError
 
@@ -53,8 +53,7 @@ class NameNode:
 
 
 @pytest.fixture
-def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[NameNode, NameNode]]:
-    monkeypatch.setattr(webhdfs_client, "_FIRST_PAUSE_S", 0)
+def nodes() -> Iterator[tuple[NameNode, NameNode]]:
     both = NameNode("StandbyException"), NameNode()
     yield both
     for node in both:
@@ -63,7 +62,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[NameNode, NameNode]
 
 
 def client(*addresses: str) -> HdfsClient:
-    return HdfsClient(addresses, "me", {}, timeout_s=5, connect_timeout_s=5)
+    return HdfsClient(addresses, "me", {}, limits=CallLimits(call_s=20, repetitions=2), connect_timeout_s=5)
 
 
 def test_active_name_node_is_found_and_remembered(nodes: tuple[NameNode, NameNode]) -> None:

@@ -404,7 +404,7 @@ class TestStorageLock:
         StorageLock(storage, env).acquire(0)
 
 
-def called_by_pyhudi(call: Callable[[], None]) -> Callable[[], None]:
+def called_by_pyhudi(call: Callable[[], object]) -> Callable[[], None]:
     """A function of PyHudi that makes a call, and may end without the release that should follow."""
     module = {"__name__": "pyhudi.operations.test", "call": call}
     exec("def outermost(): call()", module)
@@ -456,7 +456,7 @@ class TestAbandonedLease:
     def test_a_block_that_ends_late_does_not_release_the_next_hold(self, storage: Storage) -> None:
         lock = StorageLock(storage, SystemEnvironment())
         block = lock.held(0)
-        called_by_pyhudi(lambda: block.__enter__())()
+        called_by_pyhudi(block.__enter__)()
         with lock.held(0):
             block.__exit__(None, None, None)
             lock.renew()

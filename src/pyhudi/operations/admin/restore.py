@@ -11,14 +11,16 @@
 
 A file belongs to the instant in its name. So log files of a write that was requested before the target and completed
 after a compaction stay, and belong to the file slice before the compaction again. Once an instant is not on the
-timeline, no reader counts its files: a crash leaves a pending restore, and running it again completes it.
+timeline, no reader counts its files: a crash leaves a pending restore. The next writer completes it from its plan, once
+its heartbeat shows that its process has died (`after_dead_restore`); so does running it again.
 
 Source: docs/formats/writing.md, "Savepoint and restore".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.features.consistent_hashing.hashing_store import remove_hashing_metadata
@@ -30,7 +32,7 @@ from pyhudi.metadata_table.codecs.metadata_partitions import FILES
 from pyhudi.metadata_table.writer.initialize_partitions import unrestored_indexes
 from pyhudi.metadata_table.writer.metadata_commit import apply_restore_to_metadata
 from pyhudi.operations.admin.savepoint import check_retained, completed_write
-from pyhudi.operations.commit.begin_checks import check_same_version
+from pyhudi.operations.commit.begin_checks import RestorePending, check_same_version
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
@@ -38,6 +40,8 @@ from pyhudi.operations.commit.hbase_hooks import sync_rollback
 from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.results import RestoreResult
 from pyhudi.storage import liveness
+from pyhudi.storage.heartbeats import last_heartbeat_ms
+from pyhudi.storage.liveness import WriterHeartbeat
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.storage.uris import parse_uri
@@ -48,6 +52,8 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.tags import resolve_tag
 from pyhudi.table.timeline.active_timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
 from pyhudi.table.timeline.archived_timeline import Bounds
+
+T = TypeVar("T")
 
 
 @observed("restore")
@@ -63,32 +69,83 @@ def run_restore(context: TableContext, settings: CommitSettings, instant: str) -
             instant is pending, or the table's version changed since it was opened.
     """
     check_writable(context)
-    instant = resolve_tag(context, instant)
-    with context.locked(settings.lock_wait_ms) as locked:
-        store = locked.timeline
-        timeline = store.load()
-        check_same_version(locked)
-        pending = timeline.pending(Action.RESTORE)
-        if pending:
-            restoring, plan = pending[0], _load_plan(context, pending[0])
-            if plan is not None and plan.savepoint_to_restore_timestamp != instant:
-                raise TableState(
-                    f"restore {restoring.request_time} of {context.storage.uri} to {plan.savepoint_to_restore_timestamp} "
-                    "did not finish; run that one again first"
+    return _run(context, settings, resolve_tag(context, instant))
+
+
+def _run(context: TableContext, settings: CommitSettings, instant: str, *, only_dead: bool = False) -> RestoreResult:
+    """Restore to an instant. ``only_dead``: continue only a restore whose process has died. Raises as `run_restore`."""
+    heartbeat: WriterHeartbeat | None = None
+    try:
+        with context.locked(settings.lock_wait_ms) as locked:
+            store = locked.timeline
+            timeline = store.load()
+            check_same_version(locked)
+            if only_dead and not any(_has_died(context, settings, i) for i in timeline.pending(Action.RESTORE)):
+                raise RestorePending(
+                    f"another process completes or has completed the restore of {context.storage.uri}; try again"
                 )
-        else:
-            plan = None
-        if plan is None:
-            # An unreadable plan has changed nothing yet; its requested file is replaced by a new one.
-            if pending:
-                store.remove_pending(pending[0].request_time, Action.RESTORE)
-            _check_target(context, timeline, instant)
-            plan = RestorePlan(_instants_to_roll_back(context, timeline, instant), savepoint_to_restore_timestamp=instant)
-            time = new_instant_time(context, timeline, settings)
-            restoring = store.request(time, Action.RESTORE, plan.encode(context.env.token_bytes(16)))
-        if restoring.state is State.REQUESTED:
-            store.start_or_join(restoring)
-    return _execute(context, settings, restoring, plan, instant)
+            restoring, plan = _pending_plan(locked, timeline, instant)
+            if plan is None:
+                _check_target(context, timeline, instant)
+                plan = RestorePlan(_instants_to_roll_back(context, timeline, instant), savepoint_to_restore_timestamp=instant)
+                restoring = Instant(new_instant_time(context, timeline, settings), Action.RESTORE, State.REQUESTED)
+            assert restoring is not None, "a plan has an instant"
+            heartbeat = WriterHeartbeat(context.storage, context.env, restoring.request_time, settings.heartbeats)
+            heartbeat.start()
+            if restoring not in timeline.instants:
+                store.request(restoring.request_time, Action.RESTORE, plan.encode(context.env.token_bytes(16)))
+            if restoring.state is State.REQUESTED:
+                store.start_or_join(restoring)
+        result = _execute(context, settings, restoring, plan, instant)
+        heartbeat.stop(delete=True)
+    except BaseException:
+        # Its heartbeat, which ends here, lets the next writer complete what is left.
+        if heartbeat is not None:
+            heartbeat.stop(delete=False)
+        raise
+    return result
+
+
+def _pending_plan(locked: TableContext, timeline: Timeline, target: str) -> tuple[Instant | None, RestorePlan | None]:
+    """Return the unfinished restore and its plan. One with an unreadable plan has changed nothing yet, and is removed.
+
+    Raises TableState if it has another target.
+    """
+    pending = timeline.pending(Action.RESTORE)
+    if not pending:
+        return None, None
+    restoring, plan = pending[0], _load_plan(locked, pending[0])
+    if plan is None:
+        locked.timeline.remove_pending(restoring.request_time, Action.RESTORE)
+    elif plan.savepoint_to_restore_timestamp != target:
+        raise TableState(
+            f"restore {restoring.request_time} of {locked.storage.uri} to {plan.savepoint_to_restore_timestamp} "
+            "did not finish; run that one again first"
+        )
+    return restoring, plan
+
+
+def after_dead_restore(context: TableContext, settings: CommitSettings, begin: Callable[[], T]) -> T:
+    """Begin an action, after completing the restore of a dead process if one is pending.
+
+    Args:
+        context: The table.
+        settings: Commit settings.
+        begin: Begins the action; raises RestorePending while a restore is pending.
+    """
+    try:
+        return begin()
+    except RestorePending:
+        dead = [i for i in context.timeline.load().pending(Action.RESTORE) if _has_died(context, settings, i)]
+        if not dead or not finish_restore(context, settings, dead[0]):
+            raise
+    return begin()
+
+
+def _has_died(context: TableContext, settings: CommitSettings, restoring: Instant) -> bool:
+    """Return True if the heartbeat of a restore has ended. One without a heartbeat is Hudi's, and may be running."""
+    has_begun = last_heartbeat_ms(context.storage, restoring.request_time) is not None
+    return has_begun and not liveness.is_alive(context.storage, context.env, restoring.request_time, settings.heartbeats)
 
 
 def finish_restore(context: TableContext, settings: CommitSettings, restoring: Instant) -> bool:
@@ -107,7 +164,9 @@ def finish_restore(context: TableContext, settings: CommitSettings, restoring: I
         return True
     if not plan.savepoint_to_restore_timestamp:
         return False
-    run_restore(context, settings, plan.savepoint_to_restore_timestamp)
+    check_writable(context)
+    has_begun = last_heartbeat_ms(context.storage, restoring.request_time) is not None
+    _run(context, settings, plan.savepoint_to_restore_timestamp, only_dead=has_begun)
     return True
 
 
@@ -121,10 +180,11 @@ def _execute(
     begun_ms = context.env.now_ms()
     removed_instants = tuple(info.commit_time for info in plan.instants_to_rollback)
     with context.locked(settings.lock_wait_ms) as locked:
-        dropped = apply_restore_to_metadata(locked)
         files = locked.timeline.load_files()
         times = frozenset(removed_instants)
         now = locked.timeline.build_timeline(files)
+        _check_still_pending(context, now, restoring)
+        dropped = apply_restore_to_metadata(locked)
         for instant in files:
             if instant.is_completed and instant.request_time in times:
                 # Readers count these files until the commit is removed, which alone records them; from then on a marker
@@ -151,6 +211,7 @@ def _execute(
     with context.locked(settings.lock_wait_ms) as locked:
         store = locked.timeline
         timeline = store.load()
+        _check_still_pending(context, timeline, restoring)
         taken_ms = max(0, context.env.now_ms() - begun_ms)
         metadata = RestoreMetadata(
             start_restore_time=restoring.request_time,
@@ -176,6 +237,12 @@ def _execute(
         dropped_indexes=tuple(name for name in dropped if name != FILES),
         indexes_to_create=unrestored_indexes(context, dropped),
     )
+
+
+def _check_still_pending(context: TableContext, timeline: Timeline, restoring: Instant) -> None:
+    """Raise TableState if another process has completed the restore."""
+    if not any(i.request_time == restoring.request_time for i in timeline.pending(Action.RESTORE)):
+        raise TableState(f"restore {restoring.request_time} of {context.storage.uri} was completed by another process")
 
 
 def _check_target(context: TableContext, timeline: Timeline, target: str) -> None:

@@ -26,7 +26,8 @@ def check_may_begin(context: TableContext, timeline: Timeline, doing: str) -> Ta
 
     Raises:
         TableNotFound: The table was removed.
-        TableState: The version changed, or a restore is pending.
+        TableState: The version changed.
+        RestorePending: A restore is pending; see `operations.admin.restore.after_dead_restore`.
     """
     config = check_same_version(context)
     check_no_pending_restore(context, timeline, doing)
@@ -52,10 +53,14 @@ def check_same_version(context: TableContext) -> TableConfig:
     return config
 
 
+class RestorePending(TableState):
+    """A restore has begun and not finished."""
+
+
 def check_no_pending_restore(context: TableContext, timeline: Timeline, doing: str) -> None:
-    """Raise TableState while a restore is pending. ``doing`` completes "run it again before ..."."""
+    """Raise RestorePending while a restore is pending. ``doing`` completes "run it again before ..."."""
     restoring = timeline.pending(Action.RESTORE)
     if restoring:
-        raise TableState(
+        raise RestorePending(
             f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before {doing}"
         )

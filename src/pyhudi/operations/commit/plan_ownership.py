@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.features.consistent_hashing.hashing_store import partitions_with_consistent_hashing
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.admin.restore import after_dead_restore
 from pyhudi.operations.commit.begin_checks import check_may_begin, check_same_version
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.rollback import begin_drop, finish_pending_rollbacks, rollback_failed_attempt
@@ -78,6 +79,14 @@ def claim(
         PlanTaken: Another process owns the plan, or the plan is not pending.
         TableState: A restore is pending.
     """
+    return after_dead_restore(
+        context, settings, lambda: _claim(context, request_time, action, settings, resumes=resumes, content=content)
+    )
+
+
+def _claim(
+    context: TableContext, request_time: str, action: Action, settings: CommitSettings, *, resumes: bool, content: bytes
+) -> Transaction:
     heartbeat = WriterHeartbeat(context.storage, context.env, request_time, settings.heartbeats)
     with context.locked(settings.lock_wait_ms) as locked:
         timeline = locked.timeline.load()

@@ -29,6 +29,7 @@ from pyhudi.format.avro_to_arrow import check_supported
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.writer.metadata_commit import prepare_metadata_commit
+from pyhudi.operations.admin.restore import after_dead_restore
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.begin_checks import check_may_begin
 from pyhudi.operations.commit.commit_settings import CommitSettings
@@ -198,6 +199,11 @@ def _plan(service: ScheduledAction[Any], *, if_due: bool, claims: bool) -> tuple
     not_due = retry_on_stale_files(service.prepare)(if_due=if_due)
     if not_due is not None:
         return not_due
+    return after_dead_restore(context, commit, lambda: _plan_under_lock(service, if_due=if_due, claims=claims))
+
+
+def _plan_under_lock(service: ScheduledAction[Any], *, if_due: bool, claims: bool) -> tuple[str, Transaction | None] | NotDue:
+    context, commit = service.context, service.commit
     with context.locked(commit.lock_wait_ms) as locked:
         snapshot = service.load_context(locked)
         check_may_begin(context, snapshot.timeline, service.description)

@@ -28,12 +28,18 @@ from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.avro.container import add_checksum_marker
 from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.format.schema_history import VersionedSchema
+from pyhudi.operations.admin.restore import after_dead_restore
 from pyhudi.operations.commit.begin_checks import check_may_begin
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.conflict_check import ConflictCheck
 from pyhudi.operations.commit.hudi_writers import reject_late_foreign_writers, wait_for_foreign_writers
 from pyhudi.operations.commit.instant_times import new_instant_time, time_after
-from pyhudi.operations.commit.late_commit import Publication, check_read_commits_remain, confirm_late_commit
+from pyhudi.operations.commit.late_commit import (
+    Publication,
+    check_read_commits_remain,
+    confirm_late_commit,
+    warn_of_late_commits,
+)
 from pyhudi.operations.commit.orphan_cleanup import delete_unreported_files
 from pyhudi.operations.commit.planned_commit import CommitCache, LockedCommit, PlannedCommit, rolled_metadata
 from pyhudi.operations.commit.recorded_columns import record_columns
@@ -52,6 +58,8 @@ _LOG = logging.getLogger("pyhudi.operations.commit.transaction")
 
 _LONGEST_CONFIRMATION_MS = 60_000
 """How long a writer waits for the lock to look whether its commit, which is in doubt, was stored."""
+
+_LAST_TIMELINE = "timeline after the last commit"
 
 _UNLOCKED_VALIDATIONS = 3
 """Validations without the lock while other writes keep completing; the next one keeps them waiting."""
@@ -108,7 +116,7 @@ class Transaction:
     def begin(
         cls, context: TableContext, action: Action, settings: CommitSettings, requested: bytes = b"", *, at: str | None = None
     ) -> Transaction:
-        """Take an instant time and write the requested file.
+        """Take an instant time and write the requested file, after completing the restore of a dead process.
 
         Args:
             requested: Content of the requested file.
@@ -118,12 +126,19 @@ class Transaction:
             TableState: A restore is pending, the table's version changed, or an instant with this time exists.
             TableNotFound: The table was removed before anything was written.
         """
+        return after_dead_restore(context, settings, lambda: cls._begin(context, action, settings, requested, at))
+
+    @classmethod
+    def _begin(
+        cls, context: TableContext, action: Action, settings: CommitSettings, requested: bytes, at: str | None
+    ) -> Transaction:
         heartbeat: WriterHeartbeat | None = None
         try:
             with context.locked(settings.lock_wait_ms) as locked:
                 # The writer plans on this timeline after the lock is released.
                 timeline = context.timeline.load()
                 config = check_may_begin(context, timeline, "writing")
+                warn_of_late_commits(context, context.operation_cache.get(_LAST_TIMELINE), timeline)
                 if any(instant.request_time == at for instant in timeline.instants):
                     raise TableState(f"instant {at} of {context.storage.uri} exists already; another process has started it")
                 time = new_instant_time(context, timeline, settings) if at is None else at
@@ -184,6 +199,7 @@ class Transaction:
                     end_prefetch()
                 self.heartbeat.check()
                 files, current_timeline = self._owned_timeline(locked)
+                warn_of_late_commits(self.context, self.requested_on, current_timeline)
                 check_read_commits_remain(self.context, self._description, self._planned_on, current_timeline)
                 metadata = self._verified_metadata(planned, validated, current_timeline)
                 if base_timeline is not None:
@@ -219,6 +235,8 @@ class Transaction:
             self.metadata_timeline = None
         assert self._publication is not None, "it was published"
         self.completed = self._publication.instant
+        with_own = Timeline.of((*current_timeline.instants, self.completed), current_timeline.archived_completions)
+        self.context.operation_cache.put(_LAST_TIMELINE, with_own)
         self._tidy_up(commit.metadata, current_timeline if recorded.history else None)
         return self.completed
 

@@ -37,6 +37,7 @@ from pyhudi.format.actions.clean_metadata import (
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name, parent_folder
 from pyhudi.metadata_table.writer.metadata_commit import apply_clean_to_metadata
+from pyhudi.operations.admin.restore import after_dead_restore
 from pyhudi.operations.commit.begin_checks import check_may_begin, check_no_pending_restore
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
@@ -203,7 +204,9 @@ def run_clean(
         timeline = timeline if not rolled_back else None
     store = context.timeline
     now = timeline if timeline is not None else store.load()
-    check_no_pending_restore(context, now, "cleaning")
+    if now.pending(Action.RESTORE):
+        after_dead_restore(context, settings.commit, lambda: check_no_pending_restore(context, store.load(), "cleaning"))
+        now = store.load()
     pending = now.pending(Action.CLEAN)
     finished = tuple(i.request_time for i in pending if finish_clean(context, settings.commit, i, engine))
     if pending:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.properties import split_list
+from pyhudi.storage.deadlines import LIMIT_OPTIONS, CallLimits, call_limits, parse_seconds
 from pyhudi.storage.process_identity import user_name
 from pyhudi.storage.storage_option_names import parse_boolean
 from pyhudi.storage.uris import Location
@@ -27,7 +28,6 @@ from pyhudi.storage.uris import Location
 HDFS_SCHEMES = ("hdfs", "webhdfs")
 
 _HTTP_PORT = 9870
-_TIMEOUT_S = 120.0
 _CONNECT_TIMEOUT_S = 10.0
 _ADDRESS = re.compile(r"[^\s:/,@]+:\d{1,5}")
 
@@ -44,7 +44,7 @@ _SAME = {
     "default_block_size": "blocksize",
     "dfs.namenode.http-address": "http_address",
 }
-_KNOWN = ("http_address", "user", "replication", "blocksize", "timeout", "connect_timeout")
+_KNOWN = ("http_address", "user", "replication", "blocksize", "connect_timeout", *LIMIT_OPTIONS)
 _SECURED = frozenset(
     {
         *("kerb_ticket", "kerb_kwargs", "kerberos_ticket", "hdfs.kerberos_ticket", "token", "delegation", "delegation_token"),
@@ -74,14 +74,14 @@ class HdfsSettings:
         addresses: `host:port` of the NameNodes' HTTP servers.
         user: User name sent with every request.
         new_files: Parameters of created files (`replication`, `blocksize`).
-        timeout_s: Seconds to wait for a response.
+        limits: Time limits of calls.
         connect_timeout_s: Seconds to wait for a connection.
     """
 
     addresses: tuple[str, ...]
     user: str
     new_files: tuple[tuple[str, str], ...]
-    timeout_s: float
+    limits: CallLimits
     connect_timeout_s: float
 
 
@@ -107,8 +107,8 @@ def hdfs_settings(location: Location, options: Mapping[str, str]) -> HdfsSetting
         _addresses(location, named.get("http_address"), conf),
         named.get("user") or os.environ.get("HADOOP_USER_NAME") or user_name(),
         tuple((name, str(_count(name, named[name]))) for name in ("replication", "blocksize") if name in named),
-        _seconds("timeout", named, _TIMEOUT_S),
-        _seconds("connect_timeout", named, _CONNECT_TIMEOUT_S),
+        call_limits(named),
+        parse_seconds("connect_timeout", named["connect_timeout"]) if "connect_timeout" in named else _CONNECT_TIMEOUT_S,
     )
 
 
@@ -189,15 +189,3 @@ def _count(name: str, value: str) -> int:
     if not value.isdecimal() or not int(value):
         raise InvalidRequest(f"storage option {name}={value!r}: write a number above 0")
     return int(value)
-
-
-_UNITS: dict[str, Callable[[float], float]] = {"": float, "s": float, "ms": lambda n: n / 1000, "m": lambda n: n * 60}
-
-
-def _seconds(name: str, options: Mapping[str, str], default_s: float) -> float:
-    if name not in options:
-        return default_s
-    duration = re.fullmatch(r"(\d+(?:\.\d+)?)(s|ms|m)?", options[name])
-    if duration is None or not float(duration[1]):
-        raise InvalidRequest(f"storage option {name}={options[name]!r}: write a time, such as 30s")
-    return _UNITS[duration[2] or ""](float(duration[1]))

@@ -99,6 +99,9 @@ def hdfs_error(error: NoResponse | RemoteError, operation: str, uri: str) -> Hud
 _WRITE_ATTEMPTS = 3
 _RENAME_ATTEMPTS = 5
 
+# From this duration on, the time of a renamed file says too little about when it appeared.
+_SLOW_RENAME_S = 1.0
+
 # Numbered extended attributes of a file; a NameNode allows 32 per file.
 _CLAIM = "user.pyhudi.claim."
 _CLAIMS_AT_MOST = 24
@@ -302,10 +305,12 @@ class HdfsStorage(UriMixin):
         mean that the name exists.
         """
         lost_response: NoResponse | None = None
+        begun_s = time.monotonic()
         for attempt in range(_RENAME_ATTEMPTS):
             with self._translated("write", path):
                 try:
                     self._client.rename(self._full(temporary), self._full(path), replace=replace)
+                    self._touch_if_late(path, begun_s)
                     return True
                 except RemoteError as error:
                     # HDFS checks the source first: if the target is the obstacle, the temporary file has not moved.
@@ -320,9 +325,26 @@ class HdfsStorage(UriMixin):
                 except NoResponse as error:
                     lost_response = error
                 if self._client.status(self._full(temporary)) is None:
+                    self._touch_if_late(path, begun_s)
                     return self._is_stored(path, data, lost_response)
             time.sleep(_CLAIM_PAUSE_S * 2**attempt)
         raise StorageUnavailable(f"cannot write {self.absolute(path)}: the NameNode does not respond: {lost_response}")
+
+    def _touch_if_late(self, path: str, begun_s: float) -> None:
+        """Set the modification time of a file whose rename was slow to the time of the NameNode: a rename retains it.
+
+        The order in which files of the timeline appeared is that of their times (`operations.commit.late_commit`).
+        """
+        if time.monotonic() - begun_s < _SLOW_RENAME_S or self._client.status(self._full(path)) is None:
+            return
+        probe = self._temporary(path)
+        try:
+            self._client.create(self._full(probe), b"")
+            status = self._client.status(self._full(probe))
+            if status is not None:
+                self._client.set_modified(self._full(path), status.modified_ms)
+        finally:
+            self._drop(probe)
 
     def _is_stored(self, path: str, data: bytes | None, lost_response: NoResponse | None) -> bool:
         content = self.stat(path) if data is None else self.read(path)
@@ -454,7 +476,7 @@ def open_hdfs(location: Location, options: dict[str, str]) -> Storage:
         settings.addresses,
         settings.user,
         dict(settings.new_files),
-        timeout_s=settings.timeout_s,
+        limits=settings.limits,
         connect_timeout_s=settings.connect_timeout_s,
     )
     # A worker may run as another user, and without the Hadoop configuration of this process.

@@ -3,8 +3,9 @@
 A request goes to the NameNode, which answers it, or redirects to the DataNode that has the bytes (307); HttpFS returns
 them itself. Of several NameNodes one is active: the others answer StandbyException, and the next one is tried.
 
-Retried: requests that were certainly not executed (connection refused, standby, safe mode while the NameNode starts),
-and idempotent ones. A rename whose response is lost raises `NoResponse`, and the caller checks the outcome.
+Repeated until the deadline of the call (`storage.deadlines`): requests that were certainly not executed (connection
+refused, standby, safe mode while the NameNode starts), and idempotent ones. A rename whose response is lost raises
+`NoResponse`, and the caller checks the outcome.
 
 Source: WebHDFS REST API of Hadoop.
 
@@ -14,17 +15,19 @@ No TLS, Kerberos or delegation tokens.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from pyhudi.storage.deadlines import CallLimits, Deadline
 from pyhudi.storage.hdfs.webhdfs_http import Connections, HttpResponse, NoResponse, NotSent, RemoteError, Upload, remote_error
 
 _PREFIX = "/webhdfs/v1"
-_ROUNDS = 5
-_FIRST_PAUSE_S = 0.1
+_MIB = 1024 * 1024
+
+# Responses of a gateway before the NameNode, which may have executed the request or not.
+_BUSY = frozenset({429, 502, 503, 504})
 
 # Exceptions of a NameNode that executed nothing; the same or another NameNode may succeed shortly.
 _LATER = frozenset({"StandbyException", "RetriableException", "SafeModeException", "ObserverRetryOnActiveException"})
@@ -56,12 +59,13 @@ class HdfsClient:
     """
 
     def __init__(
-        self, addresses: tuple[str, ...], user: str, settings: Mapping[str, str], *, timeout_s: float, connect_timeout_s: float
+        self, addresses: tuple[str, ...], user: str, settings: Mapping[str, str], *, limits: CallLimits, connect_timeout_s: float
     ) -> None:
         self._addresses = addresses
         self._user = user
         self._settings = dict(settings)
-        self._connections = Connections(timeout_s, connect_timeout_s)
+        self._limits = limits
+        self._connections = Connections(connect_timeout_s)
         # Index of the NameNode that answered last; concurrent updates are harmless.
         self._active = 0
 
@@ -88,32 +92,42 @@ class HdfsClient:
         return None if any(not child.name for child in children) else children
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """The bytes from `offset`.  Raises RemoteError if the file does not exist or ends before `offset`."""
+        """The bytes from `offset`: exactly `length` if given, which the file must have.
+
+        Raises RemoteError if the file does not exist or ends before `offset`.
+        """
         range_ = {"offset": str(offset)} | ({} if length is None else {"length": str(length)})
-        for attempt in range(_ROUNDS):
-            answer = self._send("GET", path, "OPEN", range_)
-            if answer.location is None:
-                return answer.data
+        deadline = Deadline(self._limits, length or 0)
+        while True:
             try:
-                response = self._connections.exchange(*answer.location, "GET")
+                return self._open(path, range_, length, deadline.request_s())
             except NoResponse:
-                if attempt + 1 == _ROUNDS:
-                    raise
                 # The NameNode may name another DataNode next time.
-                time.sleep(_FIRST_PAUSE_S * 2**attempt)
-                continue
-            if response.status != 200:
-                raise remote_error(response)
-            return response.data
-        raise AssertionError("the last round returns or raises")
+                if not deadline.pause():
+                    raise
+
+    def _open(self, path: str, range_: Mapping[str, str], length: int | None, timeout_s: float) -> bytes:
+        answer = self._send("GET", path, "OPEN", range_)
+        if answer.location is not None:
+            answer = self._connections.exchange(*answer.location, "GET", timeout_s=timeout_s)
+            if answer.status != 200:
+                raise remote_error(answer)
+        if length is not None and len(answer.data) < length:
+            raise NoResponse(f"the answer ended after {len(answer.data)} of {length} bytes")
+        return answer.data
 
     def create(self, path: str, data: bytes) -> None:
         """Create a file with a unique name.  It is visible while it is being written."""
-        self._place(path).send(data)
+        deadline = Deadline(self._limits, len(data), changes=True)
+        place = self._place(path)
+        answer = self._connections.exchange(*place, "PUT", data, timeout_s=deadline.request_s())
+        if answer.status >= 300:
+            raise remote_error(answer)
 
     def begin(self, path: str) -> Upload:
         """Create a file with a unique name and write it incrementally."""
-        return self._place(path).begin()
+        address, target = self._place(path)
+        return Upload(self._connections.open_new(address, self._limits.of_request(_MIB)), target)
 
     def rename(self, path: str, target: str, *, replace: bool) -> None:
         """Rename a file, replacing the target or only if it does not exist. Raises NoResponse if the outcome is unknown."""
@@ -163,37 +177,36 @@ class HdfsClient:
                 "the answer is no JSON; is this the HTTP address of a NameNode?",
             ) from None
 
-    def _place(self, path: str) -> _BlockLocation:
+    def _place(self, path: str) -> tuple[str, str]:
+        """Address and target of the DataNode for the bytes of a new file."""
         answer = self._send("PUT", path, "CREATE", {"overwrite": "false", **self._settings})
         if answer.location is None:
             raise RemoteError(
                 answer.status, "the NameNode did not assign a DataNode to write to", "no DataNode was named to write to"
             )
-        return _BlockLocation(self._connections, *answer.location)
+        return answer.location
 
     def _send(self, method: str, path: str, operation: str, options: Mapping[str, str], *, repeat: bool = True) -> HttpResponse:
         query = urlencode({"op": operation, "user.name": self._user, **options}, quote_via=quote)
         target = f"{_PREFIX}{quote(path)}?{query}"
-        pause_s = _FIRST_PAUSE_S
+        deadline = Deadline(self._limits, changes=method != "GET")
         first, count = self._active, len(self._addresses)
-        for number in range(_ROUNDS * count):
+        number = 0
+        while True:
             at = (first + number) % count
-            is_last = number + 1 == _ROUNDS * count
             try:
-                answer = self._connections.exchange(self._addresses[at], target, method)
+                answer = self._connections.exchange(self._addresses[at], target, method, timeout_s=deadline.request_s())
                 if answer.status < 400:
                     self._active = at
                     return answer
-                error = remote_error(answer)
-                if error.kind not in _LATER or is_last:
-                    raise error
-            except NoResponse as failure:
-                if is_last or not (repeat or isinstance(failure, NotSent)):
-                    raise
-            if (number + 1) % count == 0:
-                time.sleep(pause_s)
-                pause_s *= 2
-        raise AssertionError("the last round returns or raises")
+                refusal = remote_error(answer)
+                may_repeat = refusal.kind in _LATER or (repeat and not refusal.kind and answer.status in _BUSY)
+                failure: NoResponse | RemoteError = refusal
+            except NoResponse as error:
+                failure, may_repeat = error, repeat or isinstance(error, NotSent)
+            number += 1
+            if not may_repeat or (number % count == 0 and not deadline.pause()):
+                raise failure
 
 
 def is_absence(error: RemoteError) -> bool:
@@ -201,23 +214,6 @@ def is_absence(error: RemoteError) -> bool:
     if error.kind == "FileNotFoundException":
         return True
     return error.kind == "ParentNotDirectoryException" or "(is not a directory)" in str(error)
-
-
-@dataclass(frozen=True, slots=True)
-class _BlockLocation:
-    """DataNode address for the bytes of a new file."""
-
-    connections: Connections
-    address: str
-    target: str
-
-    def send(self, data: bytes) -> None:
-        answer = self.connections.exchange(self.address, self.target, "PUT", data)
-        if answer.status >= 300:
-            raise remote_error(answer)
-
-    def begin(self) -> Upload:
-        return Upload(self.connections.open_new(self.address), self.target)
 
 
 def _file_status(entry: Mapping[str, Any]) -> FileStatus:

@@ -103,16 +103,15 @@ class Upload:
 class Connections:
     """Pool of idle connections.  Per process: a forked child starts with an empty pool."""
 
-    def __init__(self, timeout_s: float, connect_timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, connect_timeout_s: float) -> None:
         self._connect_timeout_s = connect_timeout_s
         self._mutex = threading.Lock()
         self._process = os.getpid()
         self._idle: dict[str, list[http.client.HTTPConnection]] = {}
 
-    def exchange(self, address: str, target: str, method: str, data: bytes | None = None) -> HttpResponse:
+    def exchange(self, address: str, target: str, method: str, data: bytes | None = None, *, timeout_s: float) -> HttpResponse:
         """Send one request and return its complete response.  Raises NoResponse."""
-        connection = self._pop_idle(address) or self.open_new(address)
+        connection = self._pop_idle(address, timeout_s) or self.open_new(address, timeout_s)
         try:
             connection.request(method, target, body=data, headers={} if data is None else _BYTES)
         except (OSError, http.client.HTTPException) as error:
@@ -127,18 +126,18 @@ class Connections:
             self._keep(address, connection)
         return answer
 
-    def open_new(self, address: str) -> http.client.HTTPConnection:
-        """Open an exclusive connection.  Raises NotSent."""
-        connection = http.client.HTTPConnection(address, timeout=self._connect_timeout_s)
+    def open_new(self, address: str, timeout_s: float) -> http.client.HTTPConnection:
+        """Open an exclusive connection, with a time limit for each answer.  Raises NotSent."""
+        connection = http.client.HTTPConnection(address, timeout=min(self._connect_timeout_s, timeout_s))
         try:
             connection.connect()
         except (OSError, http.client.HTTPException) as error:
             raise NotSent(f"{address}: {_text(error)}") from error
         assert isinstance(connection.sock, socket.socket)
-        connection.sock.settimeout(self._timeout_s)
+        connection.sock.settimeout(timeout_s)
         return connection
 
-    def _pop_idle(self, address: str) -> http.client.HTTPConnection | None:
+    def _pop_idle(self, address: str, timeout_s: float) -> http.client.HTTPConnection | None:
         while True:
             with self._mutex:
                 if self._process != os.getpid():
@@ -148,24 +147,9 @@ class Connections:
                 if not waiting:
                     return None
                 connection = waiting.pop()
-            if self._is_open(connection):
+            if _is_open(connection, timeout_s):
                 return connection
             connection.close()
-
-    def _is_open(self, connection: http.client.HTTPConnection) -> bool:
-        """Return True if an idle connection is open: it has no data to read, so readable means closed."""
-        waiting = connection.sock
-        if waiting is None:
-            return False
-        waiting.settimeout(0)
-        try:
-            waiting.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            waiting.settimeout(self._timeout_s)
-            return True
-        except OSError:
-            pass
-        return False
 
     def _keep(self, address: str, connection: http.client.HTTPConnection) -> None:
         with self._mutex:
@@ -174,6 +158,22 @@ class Connections:
                 waiting.append(connection)
                 return
         connection.close()
+
+
+def _is_open(connection: http.client.HTTPConnection, timeout_s: float) -> bool:
+    """Return True if an idle connection is open, and set its time limit: it has no data to read, so readable means closed."""
+    waiting = connection.sock
+    if waiting is None:
+        return False
+    waiting.settimeout(0)
+    try:
+        waiting.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        waiting.settimeout(timeout_s)
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _answer_of(connection: http.client.HTTPConnection) -> HttpResponse:
