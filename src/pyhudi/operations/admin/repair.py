@@ -281,7 +281,7 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
     if instant.action is Action.RESTORE:
         if is_service_dead(context, instant, settings.commit):
             return RepairStep(RepairKind.PENDING, path, "a restore failed", "it is completed")
-        # It has no heartbeat.
+        # Hudi's have no heartbeat.
         finding = "a restore is running, or failed recently"
         return RepairStep(
             RepairKind.PENDING, path, finding, "if it failed, run `restore` again: the table cannot be written until then"

@@ -183,7 +183,9 @@ def _execute(
         files = locked.timeline.load_files()
         times = frozenset(removed_instants)
         now = locked.timeline.build_timeline(files)
-        _check_still_pending(context, now, restoring)
+        completed = _completed(now, restoring)
+        if completed is not None:
+            return _result(completed, target, removed_instants)
         dropped = apply_restore_to_metadata(locked)
         for instant in files:
             if instant.is_completed and instant.request_time in times:
@@ -211,7 +213,9 @@ def _execute(
     with context.locked(settings.lock_wait_ms) as locked:
         store = locked.timeline
         timeline = store.load()
-        _check_still_pending(context, timeline, restoring)
+        completed = _completed(timeline, restoring)
+        if completed is not None:
+            return _result(completed, target, removed_instants)
         taken_ms = max(0, context.env.now_ms() - begun_ms)
         metadata = RestoreMetadata(
             start_restore_time=restoring.request_time,
@@ -239,10 +243,22 @@ def _execute(
     )
 
 
-def _check_still_pending(context: TableContext, timeline: Timeline, restoring: Instant) -> None:
-    """Raise TableState if another process has completed the restore."""
-    if not any(i.request_time == restoring.request_time for i in timeline.pending(Action.RESTORE)):
-        raise TableState(f"restore {restoring.request_time} of {context.storage.uri} was completed by another process")
+def _completed(timeline: Timeline, restoring: Instant) -> Instant | None:
+    """The completed instant of the restore if another process has completed it, else None."""
+    return next((i for i in timeline.completed(Action.RESTORE) if i.request_time == restoring.request_time), None)
+
+
+def _result(completed: Instant, target: str, removed_instants: tuple[str, ...]) -> RestoreResult:
+    """The result of a restore that another process completed."""
+    return RestoreResult(
+        instant=completed.request_time,
+        completion_time=completed.completion_time or "",
+        restored_to=target,
+        rolled_back=removed_instants,
+        files_deleted=0,
+        dropped_indexes=(),
+        indexes_to_create=(),
+    )
 
 
 def _check_target(context: TableContext, timeline: Timeline, target: str) -> None:

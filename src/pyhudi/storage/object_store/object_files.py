@@ -37,7 +37,7 @@ def find_marked(clients: ObjectClients, key: str, uri: str, mark: str) -> Mappin
         return stored.meta if stored.attributes.get(MARK) == mark else None
 
     try:
-        return clients.for_question().call("get the status of", uri, get)
+        return clients.with_short_deadline().call("get the status of", uri, get)
     except TableState:
         return None
 

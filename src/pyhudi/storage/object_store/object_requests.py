@@ -74,7 +74,7 @@ class ObjectClients:
         """Send a request until it succeeds, for requests that may take effect twice.
 
         Args:
-            operation: "write" and "delete" for changes; for others any verb, for messages.
+            operation: "write" and "delete" for changes; for others any name, for messages.
             uri: URI of the object or prefix.
             start: As in `request`. It raises StorageUnavailable for an incomplete answer.
             size_bytes: Bytes that are transferred.
@@ -96,7 +96,7 @@ class ObjectClients:
 
         return repeated(self.limits, send, size_bytes, changes=operation in ("write", "delete"))
 
-    def for_question(self) -> ObjectClients:
+    def with_short_deadline(self) -> ObjectClients:
         """The clients with the time limit of one request for a call, to look for the effect of a call whose deadline passed."""
         return replace(self, limits=replace(self.limits, call_s=self.limits.of_request(), request_s=None))
 
