@@ -318,7 +318,7 @@ def check_rows(world: World, follower: bool | None, leader: bool | None) -> None
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("outcome", FaultOutcome)
+@pytest.mark.parametrize("outcome", [FaultOutcome.CRASH, FaultOutcome.LOST_RESPONSE])
 @pytest.mark.parametrize(("kind", "operation"), [("cow", "upsert"), ("cow", "insert"), ("mor", "upsert")])
 def test_a_leader_fails_at_each_call(kind: str, operation: str, outcome: FaultOutcome) -> None:
     begin = world_with_commits(kind)
@@ -359,7 +359,7 @@ def test_a_leader_fails_at_each_call(kind: str, operation: str, outcome: FaultOu
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("outcome", FaultOutcome)
+@pytest.mark.parametrize("outcome", [FaultOutcome.CRASH, FaultOutcome.LOST_RESPONSE])
 def test_a_follower_fails_at_each_call(outcome: FaultOutcome) -> None:
     begin = world_with_commits()
 

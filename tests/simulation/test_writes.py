@@ -35,8 +35,23 @@ def world_with_commits() -> World:
     return world
 
 
+EACH_OUTCOME = pytest.mark.parametrize(
+    "outcome",
+    [
+        FaultOutcome.CRASH,
+        FaultOutcome.LOST_RESPONSE,
+        # test_slow_stores.py has them at calls of each action, with another writer in between.
+        *(
+            pytest.param(outcome, marks=pytest.mark.wide)
+            for outcome in FaultOutcome
+            if outcome not in (FaultOutcome.CRASH, FaultOutcome.LOST_RESPONSE)
+        ),
+    ],
+)
+
+
 @pytest.mark.crash_points
-@pytest.mark.parametrize("outcome", FaultOutcome)
+@EACH_OUTCOME
 @pytest.mark.parametrize("name", ACTS)
 def test_write(world_with_commits: World, name: str, outcome: FaultOutcome) -> None:
     act, change = ACTS[name]
@@ -71,7 +86,7 @@ def test_write(world_with_commits: World, name: str, outcome: FaultOutcome) -> N
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("outcome", FaultOutcome)
+@EACH_OUTCOME
 def test_rollback(world_with_commits: World, outcome: FaultOutcome) -> None:
     world = world_with_commits.copy()
     instant = world.upsert(UPSERTED)

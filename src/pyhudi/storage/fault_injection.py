@@ -6,6 +6,10 @@
                                 `except` and `finally` blocks of the code under test have no effect, exactly as after
                                 `kill -9`
     FaultOutcome.LOST_RESPONSE  raises StorageUnavailable at that call alone
+    FaultOutcome.LATE_RESPONSE  the call succeeds, but takes so long that `meanwhile` happens before it or after its effect
+    FaultOutcome.LATE_REQUEST   raises StorageUnavailable, and takes effect later: before the third further call of the
+                                process, or at `deliver`, and after `meanwhile`
+    FaultOutcome.REPEATED       the call succeeds, and takes effect once more before the second further call
 
     FaultPoint.BEFORE           the call has no effect
     FaultPoint.DURING           `open_output` has written a part and shows nothing; `delete` and `delete_folder` have
@@ -22,6 +26,7 @@ Every guarantee of `Storage` holds: stores that lose confirmed data are not simu
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
 import weakref
@@ -33,7 +38,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, StorageUnavailable
+from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec
 
 # Storage option that passes the shared count through a spec.
@@ -59,6 +64,9 @@ class FaultOutcome(StrEnum):
 
     CRASH = "crash"
     LOST_RESPONSE = "lost answer"
+    LATE_RESPONSE = "late answer"
+    LATE_REQUEST = "late request"
+    REPEATED = "repeated request"
 
 
 class CountedCalls(StrEnum):
@@ -121,10 +129,11 @@ class FaultyStorage:
         plan: Fault | None = None,
         *,
         listener: CallListener | None = None,
+        meanwhile: Callable[[], object] = lambda: None,
         _fault_state: _FaultState | None = None,
     ) -> None:
         self._inner = inner
-        self._fault_state = _fault_state if _fault_state is not None else _FaultState(plan, listener)
+        self._fault_state = _fault_state if _fault_state is not None else _FaultState(plan, listener, meanwhile)
 
     def __repr__(self) -> str:
         return f"FaultyStorage({self._inner!r})"
@@ -143,6 +152,10 @@ class FaultyStorage:
     def triggered(self) -> bool:
         """Whether the planned fault has occurred."""
         return self._fault_state.triggered
+
+    def deliver(self) -> None:
+        """Let a request that is still under way take effect."""
+        self._fault_state.deliver()
 
     @property
     def uri(self) -> str:
@@ -235,14 +248,7 @@ class FaultyStorage:
         return self._run(StorageCall(operation, self._inner.absolute(path), True), effect, partial_bytes)
 
     def _run(self, call: StorageCall, effect: Callable[[], _T], partial_bytes: Callable[[], object] | None) -> _T:
-        fault = self._fault_state.enter(call)
-        if fault is None:
-            return effect()
-        if fault.point is FaultPoint.DURING and partial_bytes is not None:
-            partial_bytes()
-        elif fault.point is FaultPoint.AFTER:
-            effect()
-        raise self._fault_state.trigger(fault, call)
+        return self._fault_state.run(call, effect, partial_bytes)
 
 
 class _FaultyOutput:
@@ -264,22 +270,32 @@ class _FaultyOutput:
                 self._fault_state.check_not_crashed()
                 self._output.__exit__(kind, error, trace)
             return
-        fault = self._fault_state.enter(self._call)
-        if fault is not None and fault.point is not FaultPoint.AFTER:
-            failure = self._fault_state.trigger(fault, self._call)
-            if fault.outcome is FaultOutcome.LOST_RESPONSE:
+        ended = False
+
+        def complete() -> None:
+            nonlocal ended
+            # A repeated request has no effect: a stream is complete once.
+            if not ended:
+                ended = True
+                self._output.__exit__(None, None, None)
+
+        try:
+            self._fault_state.run(self._call, complete, None)
+        except StorageUnavailable as failure:
+            if not ended and not self._fault_state.has_under_way:
+                ended = True
                 self._output.__exit__(type(failure), failure, None)
-            raise failure
-        self._output.__exit__(None, None, None)
-        if fault is not None:
-            raise self._fault_state.trigger(fault, self._call)
+            raise
 
 
 class _FaultState:
     """Call count and fault state, shared by all storages of one test."""
 
-    def __init__(self, plan: Fault | None, listener: CallListener | None) -> None:
+    def __init__(self, plan: Fault | None, listener: CallListener | None, meanwhile: Callable[[], object]) -> None:
         self.token = uuid.uuid4().hex
+        self.meanwhile = meanwhile
+        # Requests under way, each with the number of the call before which it takes effect.
+        self._under_way: list[tuple[int, Callable[[], object]]] = []
         self.triggered = False
         self._plan = plan
         self._watch = listener
@@ -298,9 +314,56 @@ class _FaultState:
             if self._dead:
                 raise SimulatedCrash("the process died earlier")
 
+    @property
+    def has_under_way(self) -> bool:
+        """Whether a request is under way."""
+        return bool(self._under_way)
+
+    def run(self, call: StorageCall, effect: Callable[[], _T], partial_effect: Callable[[], object] | None) -> _T:
+        """Count a call and let it take effect, with the planned fault."""
+        fault = self.enter(call)
+        if fault is None:
+            return effect()
+        if fault.outcome is FaultOutcome.LATE_RESPONSE:
+            if fault.point is not FaultPoint.AFTER:
+                self.meanwhile()
+                return effect()
+            result = effect()
+            self.meanwhile()
+            return result
+        if fault.outcome is FaultOutcome.REPEATED:
+            result = effect()
+            self.send_later(effect, calls=2)
+            return result
+        if fault.outcome is FaultOutcome.LATE_REQUEST:
+
+            def arrive() -> None:
+                self.meanwhile()
+                effect()
+
+            self.send_later(arrive, calls=3)
+        elif fault.point is FaultPoint.DURING and partial_effect is not None:
+            partial_effect()
+        elif fault.point is FaultPoint.AFTER:
+            effect()
+        raise self.trigger(fault, call)
+
+    def send_later(self, effect: Callable[[], object], calls: int) -> None:
+        """Let a request take effect before the call that follows so many calls from now."""
+        self._under_way.append((len(self._calls) + calls, effect))
+
+    def deliver(self, number: int | None = None) -> None:
+        """Let the requests take effect that are due at a call, or all of them.  Their errors reach no caller."""
+        due = [(at, effect) for at, effect in self._under_way if number is None or at <= number]
+        self._under_way = [request for request in self._under_way if request not in due]
+        for _, effect in due:
+            with contextlib.suppress(HudiError):
+                effect()
+
     def enter(self, call: StorageCall) -> Fault | None:
         """Count a call and return the fault to inject, if any."""
         planned = self._count(call)
+        self.deliver(len(self._calls))
         if self._watch is None:
             return planned
         # Outside the mutex, because other threads (such as a lease renewal) may use this storage concurrently.
@@ -323,7 +386,7 @@ class _FaultState:
 
     def trigger(self, fault: Fault, call: StorageCall) -> BaseException:
         location = f"{fault.point} call {fault.call} ({call.operation} {call.path})"
-        if fault.outcome is FaultOutcome.LOST_RESPONSE:
+        if fault.outcome is not FaultOutcome.CRASH:
             return StorageUnavailable(f"the answer was lost {location}")
         with self._mutex:
             self._dead = True

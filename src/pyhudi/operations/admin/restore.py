@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from pyhudi.errors import CorruptData, TableState
+from pyhudi.errors import CorruptData, SnapshotOutdated, TableState
 from pyhudi.features.consistent_hashing.hashing_store import remove_hashing_metadata
 from pyhudi.format.actions.restore_metadata import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback_metadata import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
@@ -98,11 +98,16 @@ def _run(context: TableContext, settings: CommitSettings, instant: str, *, only_
                 store.start_or_join(restoring)
         result = _execute(context, settings, restoring, plan, instant)
         heartbeat.stop(delete=True)
-    except BaseException:
-        # Its heartbeat, which ends here, lets the next writer complete what is left.
-        if heartbeat is not None:
-            heartbeat.stop(delete=False)
-        raise
+    except BaseException as error:
+        if heartbeat is None:
+            raise
+        # From here on the next writer completes what is left; one that considered this process dead may have done so.
+        heartbeat.stop(delete=False)
+        assert restoring is not None and plan is not None, "a heartbeat has an instant and its plan"
+        completed = _completed(context.timeline.load(), restoring) if isinstance(error, SnapshotOutdated) else None
+        if completed is None:
+            raise
+        result = _result(completed, instant, tuple(info.commit_time for info in plan.instants_to_rollback))
     return result
 
 
@@ -143,9 +148,15 @@ def after_dead_restore(context: TableContext, settings: CommitSettings, begin: C
 
 
 def _has_died(context: TableContext, settings: CommitSettings, restoring: Instant) -> bool:
-    """Return True if the heartbeat of a restore has ended. One without a heartbeat is Hudi's, and may be running."""
-    has_begun = last_heartbeat_ms(context.storage, restoring.request_time) is not None
-    return has_begun and not liveness.is_alive(context.storage, context.env, restoring.request_time, settings.heartbeats)
+    """Return True if the heartbeat of a restore has ended.
+
+    One without a heartbeat that is inflight is Hudi's, and may be running. One that is only requested has changed
+    nothing: its requested file is old, or reached the store after its process had ended.
+    """
+    if last_heartbeat_ms(context.storage, restoring.request_time) is not None:
+        return not liveness.is_alive(context.storage, context.env, restoring.request_time, settings.heartbeats)
+    requested = None if restoring.state is not State.REQUESTED else context.storage.stat(context.timeline.path(restoring))
+    return requested is not None and context.env.now_ms() - requested.modified_ms > settings.heartbeats.expiry_ms
 
 
 def finish_restore(context: TableContext, settings: CommitSettings, restoring: Instant) -> bool:
@@ -165,8 +176,8 @@ def finish_restore(context: TableContext, settings: CommitSettings, restoring: I
     if not plan.savepoint_to_restore_timestamp:
         return False
     check_writable(context)
-    has_begun = last_heartbeat_ms(context.storage, restoring.request_time) is not None
-    _run(context, settings, plan.savepoint_to_restore_timestamp, only_dead=has_begun)
+    has_heartbeat = last_heartbeat_ms(context.storage, restoring.request_time) is not None
+    _run(context, settings, plan.savepoint_to_restore_timestamp, only_dead=has_heartbeat)
     return True
 
 
