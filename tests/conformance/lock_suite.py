@@ -138,6 +138,15 @@ class LockSuite:
                 lock.check()
                 lock.renew()
 
+    def test_the_release_proves_that_the_lock_was_held(self, make_lock: MakeLock) -> None:
+        lock = make_lock(ReplayEnvironment(7))
+        lock.acquire(0)
+        assert lock.left_ms() > 0
+        assert lock.release() is not False
+        with lock.held(0) as hold:
+            assert not hold.is_proven
+        assert hold.is_proven
+
     def test_lock_is_released_when_the_with_block_raises(self, make_lock: MakeLock) -> None:
         env = ReplayEnvironment(4)
         lock = make_lock(env)

@@ -386,7 +386,7 @@ class _FaultState:
 
     def trigger(self, fault: Fault, call: StorageCall) -> BaseException:
         location = f"{fault.point} call {fault.call} ({call.operation} {call.path})"
-        if fault.outcome is not FaultOutcome.CRASH:
+        if fault.outcome in (FaultOutcome.LOST_RESPONSE, FaultOutcome.LATE_REQUEST):
             return StorageUnavailable(f"the answer was lost {location}")
         with self._mutex:
             self._dead = True
