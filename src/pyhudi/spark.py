@@ -31,7 +31,7 @@ from pyhudi.api.spark_streaming import StreamSink, start
 from pyhudi.api.table import Filter, Table
 from pyhudi.api.table_handle import TableHandle, is_spark_value
 from pyhudi.api.write_function import table_columns
-from pyhudi.engines.arrow.input_rows import arrow_reader, with_maps
+from pyhudi.engines.arrow.input_rows import arrow_reader, typed_rows
 from pyhudi.engines.spark.data_source import HudiSource
 from pyhudi.engines.spark.data_source import register as register_source
 from pyhudi.engines.spark.dataframe_semi_join import matching_dataframe
@@ -52,7 +52,7 @@ from pyhudi.options.read_options import COLUMNS, FILTER
 from pyhudi.options.scope import TABLE_OPERATIONS, check_table_options
 from pyhudi.options.supported import parse_options
 from pyhudi.options.table_options import NAME
-from pyhudi.options.write_options import TIMESTAMPS_NANOSECONDS
+from pyhudi.options.write_options import SCHEMA_MODE, TIMESTAMPS_NANOSECONDS
 from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds
 from pyhudi.sql_engine import spark_table_names
 from pyhudi.sql_engine.read_statement import read_statement
@@ -154,7 +154,8 @@ def write(
         InvalidRequest: Options or columns do not fit the table.
         WriteConflict: Other writers won.
     """
-    df = _dataframe(df, lambda _: None if mode == "ignore" else table_columns(path, storage_options), options)
+    given = with_schema_mode(options, schema_mode)
+    df = _dataframe(df, lambda _: None if mode == "ignore" else table_columns(path, storage_options), given)
     _configure_session(df.sparkSession)
     engine = SparkEngine(df.sparkSession)
     options = with_once(with_schema_mode(options, schema_mode), once)
@@ -429,7 +430,8 @@ def save_as_table(
     """
     if resolve_location(name, storage_options)[0] != name:
         raise InvalidRequest(f"{name} is a table of a configured catalog and not of Spark's: use hs.write(df, {name!r})")
-    df = _dataframe(df, lambda spark: table_columns(CatalogEntry.of(spark, name, path).path, storage_options), options)
+    given = with_schema_mode(options, schema_mode)
+    df = _dataframe(df, lambda spark: table_columns(CatalogEntry.of(spark, name, path).path, storage_options), given)
     spark = df.sparkSession
     _configure_session(spark)
     entry = CatalogEntry.of(spark, name, path)
@@ -489,8 +491,10 @@ def _dataframe(
     session = spark or SparkSession.getActiveSession()
     if session is None:
         raise InvalidRequest("rows of this process need an active Spark session: create one, or pass a Spark DataFrame")
-    table = arrow_reader(with_maps(rows, lambda: columns(session))).read_all()
-    if parse_options(options).value_or_default(TIMESTAMPS_NANOSECONDS) != "cut":
+    parsed = parse_options(options)
+    may_widen = parsed.explicit(SCHEMA_MODE) is not None
+    table = arrow_reader(typed_rows(rows, lambda: columns(session), may_widen=may_widen)).read_all()
+    if parsed.value_or_default(TIMESTAMPS_NANOSECONDS) != "cut":
         check_no_truncated_nanoseconds(table)
     return small_frame(session, table)
 

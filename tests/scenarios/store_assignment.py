@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
+from enum import StrEnum
 from itertools import chain
 from typing import Any
+from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 
-from tests.scenarios.scenario import Refused, Scenario, Sql, Step, TableSpec
+from tests.scenarios.scenario import Merge, Refused, Scenario, Sql, Step, TableSpec, Update, Write
 
 _ROW: Mapping[str, Any] = {"id": 1, "n": 1, "price": Decimal("1.00"), "x": 1.0, "text": "a"}
 _TABLE = TableSpec("id INT, n INT, price DECIMAL(10, 2), x DOUBLE, text STRING", rows="(1, 1, 1.00, 1.0, 'a')")
+_TYPES = {"id": pa.int32(), "n": pa.int32(), "price": pa.decimal128(10, 2), "x": pa.float64(), "text": pa.string()}
 _SQL = {"id": "1", "n": "1", "price": "1.00", "x": "CAST(1 AS DOUBLE)", "text": "'a'"}
+
+_ON_SPARK = {"spark python": "PySpark makes literals of Python values itself"}
+
+
+class _Color(StrEnum):
+    RED = "red"
+
 
 _ERROR = object()
 """A cell whose value is refused."""
@@ -104,11 +116,18 @@ _TABLE_OF_CELLS = (
 
 
 def _table_row(cells: _Cells) -> Iterator[Scenario]:
-    column, sql = cells.column, cells.sql
+    column, sql, value = cells.column, cells.sql, cells.value
+    source = pa.table({"id": pa.array([1], pa.int32()), column: pa.array([value.as_py()], value.type)})
+    written = {name: pa.array([_ROW[name]], type_) for name, type_ in _TYPES.items()}
+    written[column] = pa.array([value.as_py()], value.type)
     selected = ", ".join(f"{text} AS {name}" for name, text in {**_SQL, "id": "2", column: sql}.items())
     steps: tuple[tuple[str, Step, Any], ...] = (
         ("INSERT", Sql(f"INSERT INTO {{table}} SELECT {selected}"), cells.insert),
-        ("UPDATE", Sql(f"UPDATE {{table}} SET {column} = {sql}"), cells.change),
+        ("UPDATE", Update({column: sql}), cells.change),
+        ("MERGE of a column", Merge(source, matched={column: f"source.{column}"}, clauses=("update",)), cells.change),
+        ("MERGE of all columns", Merge(pa.table(written), clauses=("update",)), cells.change),
+        ("typed rows", Write(pa.table(written)), cells.typed),
+        ("untyped rows", Write([{**_ROW, column: value.as_py()}]), cells.untyped),
     )
     for name, step, outcome in steps:
         stored, types = (outcome.value, {column: outcome.type_}) if isinstance(outcome, _Widened) else (outcome, {})
@@ -117,4 +136,98 @@ def _table_row(cells: _Cells) -> Iterator[Scenario]:
         yield Scenario(f"{cells.name}, {name}", _TABLE, (step,), expect, types)
 
 
-SCENARIOS: tuple[Scenario, ...] = (*chain.from_iterable(map(_table_row, _TABLE_OF_CELLS)),)
+_KEYED = TableSpec("id INT, ts INT, day STRING", ordering="ts", partition_by="day", rows="(1, 1, '7')")
+_KEYED_ROW: Mapping[str, Any] = {"id": 1, "ts": 1, "day": "7"}
+_TRUNCATES = {"hudi": "Apache Hudi truncates keys and ordering values, which makes the row another record"}
+
+
+def _keyed(**types: pa.DataType) -> pa.Table:
+    return pa.table({name: pa.array([2 if name == "id" else _KEYED_ROW[name]], type_) for name, type_ in types.items()})
+
+
+_OF_KEYS = (
+    Scenario(
+        "wider integers for key and ordering columns are stored if they fit",
+        _KEYED,
+        (Write(_keyed(id=pa.int64(), ts=pa.int64(), day=pa.string())),),
+        (_KEYED_ROW, {**_KEYED_ROW, "id": 2}),
+    ),
+    Scenario(
+        "2^40 for an INT key is refused",
+        _KEYED,
+        (Write(pa.table({"id": [1 << 40], "ts": [1], "day": ["7"]})),),
+        Refused(word="'id'"),
+    ),
+    Scenario(
+        "untyped rows for key and ordering columns are stored if they fit",
+        _KEYED,
+        (Write([{"id": 2, "ts": 1, "day": "7"}]),),
+        (_KEYED_ROW, {**_KEYED_ROW, "id": 2}),
+    ),
+    Scenario(
+        "7.9 for an INT key is refused by INSERT",
+        _KEYED,
+        (Sql("INSERT INTO {table} SELECT CAST(7.9 AS DOUBLE) AS id, 1 AS ts, '7' AS day"),),
+        Refused(word="id"),
+        skip=_TRUNCATES,
+    ),
+    Scenario(
+        "7.9 for an ordering column is refused by UPDATE", _KEYED, (Update({"ts": "7.9"}),), Refused(word="ts"), skip=_TRUNCATES
+    ),
+    Scenario("'7' for an ordering column is parsed by UPDATE", _KEYED, (Update({"ts": "'7'"}),), ({**_KEYED_ROW, "ts": 7},)),
+)
+
+_NARROW = TableSpec("id INT, f FLOAT, s STRUCT<x: INT>, a ARRAY<INT>, d DECIMAL(10, 2)")
+_NARROW_ROW: Mapping[str, Any] = {"id": 1, "f": 1.5, "s": {"x": 7}, "a": [1, 2], "d": Decimal("9.99")}
+_OF_UNTYPED_ROWS = (
+    Scenario("untyped rows keep the types of narrow columns", _NARROW, (Write([_NARROW_ROW]),), (_NARROW_ROW,)),
+    Scenario(
+        "a fraction in untyped rows widens the column if the schema mode allows it",
+        _TABLE,
+        (Write([{**_ROW, "n": 7.9}], schema_mode="merge"),),
+        ({**_ROW, "n": 7.9},),
+        {"n": pa.float64()},
+    ),
+    Scenario(
+        "NaN for an integer column of untyped rows is refused",
+        _TABLE,
+        (Write([{**_ROW, "n": float("nan")}]),),
+        Refused(word="'n'"),
+        skip={"command line": "JSON has no NaN"},
+    ),
+    Scenario(
+        "strict refuses a wider type of typed rows",
+        _TABLE,
+        (
+            Write(
+                pa.table({"id": pa.array([1], pa.int32()), "n": [7], "price": [Decimal(1)], "x": [1.0], "text": ["a"]}),
+                schema_mode="strict",
+            ),
+        ),
+        Refused(word="strict"),
+    ),
+)
+
+
+def _value(name: str, column: str, value: Any, stored: Any) -> Scenario:
+    expect = ({**_ROW, column: stored},)
+    return Scenario(f"{name} as a value", _TABLE, (Update(values={column: value}),), expect, skip=_ON_SPARK)
+
+
+_OF_PYTHON_VALUES = (
+    _value("a NumPy integer", "n", np.int64(7), 7),
+    _value("a NumPy float", "x", np.float32(2.5), 2.5),
+    _value("a PyArrow scalar", "n", pa.scalar(7, pa.int8()), 7),
+    _value("a Decimal", "price", Decimal("2.5"), Decimal("2.50")),
+    _value("a UUID", "text", UUID(int=1), str(UUID(int=1))),
+    _value("a date", "text", date(2026, 1, 2), "2026-01-02"),
+    Scenario("a member of an Enum", _TABLE, (Update(values={"text": _Color.RED}),), Refused(word=".value"), skip=_ON_SPARK),
+)
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *chain.from_iterable(map(_table_row, _TABLE_OF_CELLS)),
+    *_OF_KEYS,
+    *_OF_UNTYPED_ROWS,
+    *_OF_PYTHON_VALUES,
+)

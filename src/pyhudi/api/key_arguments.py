@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -19,12 +20,12 @@ from pyhudi.format.byte_cursor import checked_text
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.java_strings import is_string_like
 from pyhudi.records.keys.key_spec import KeySpec
+from pyhudi.records.plain_values import plain_value, plain_values
 
 
 def parse_keys_argument(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
     """Convert keys to record key strings, or to rows with the key fields. Raises InvalidRequest for other input."""
-    if isinstance(keys, pa.ChunkedArray):
-        keys = keys.combine_chunks()
+    keys = _plain_keys(keys)
     if isinstance(keys, _COLLECTIONS) and all(isinstance(key, str) for key in keys):
         return pa.array([checked_text(str(key), "the key") for key in keys], pa.string())
     if isinstance(keys, pa.Array) and is_string_like(keys.type):
@@ -46,13 +47,14 @@ def keys_to_delete(keys: Any, spec: KeySpec) -> Any:
     """Convert values to rows with the key fields; rows are returned as they are. Raises InvalidRequest for values that
     cannot be keys.
     """
-    if isinstance(keys, (str, bytes, int, float, date)):
+    keys = _plain_keys(keys)
+    if isinstance(keys, (str, bytes, int, float, date, Decimal)):
         raise InvalidRequest(
             f"keys= takes a list of values, such as [{keys!r:.80}], or rows; to delete by predicate, pass where="
         )
     if _is_empty(keys, spec):
         return pa.schema([(RECORD_KEY, pa.string()), (PARTITION_PATH, pa.string())]).empty_table()
-    if isinstance(keys, (pa.Array, pa.ChunkedArray)):
+    if isinstance(keys, pa.Array):
         return _columns([keys], spec)
     if not isinstance(keys, _COLLECTIONS) or any(isinstance(key, Mapping) or is_frame(key) for key in keys):
         return keys
@@ -67,6 +69,20 @@ def keys_to_delete(keys: Any, spec: KeySpec) -> Any:
             f"{count} values; pass tuples, or rows with these columns"
         )
     return _columns([[key[place] for key in values] for place in range(count)], spec)
+
+
+def _plain_keys(keys: Any) -> Any:
+    """Return an array or series as an Arrow array, and values in collections as Python values."""
+    array = plain_values(keys)
+    if array is not None:
+        return array
+    if isinstance(keys, (list, tuple, set, frozenset)):
+        return [tuple(map(_plain_key, key)) if isinstance(key, tuple) else _plain_key(key) for key in keys]
+    return _plain_key(keys)
+
+
+def _plain_key(key: Any) -> Any:
+    return plain_value(key, "the key")
 
 
 def _is_empty(keys: Any, spec: KeySpec) -> bool:

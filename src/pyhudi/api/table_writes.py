@@ -17,7 +17,7 @@ from pyhudi.api.merge import Merge, needs_sql, update_by_sql, update_on_spark
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
-from pyhudi.engines.arrow.input_rows import is_empty, required_without_nulls, with_maps
+from pyhudi.engines.arrow.input_rows import is_empty, required_without_nulls, typed_rows
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
@@ -356,7 +356,7 @@ class TableWrites(OpenedTable):
             ... )
         """
         parsed = self._open.parse(TABLE_OPERATIONS["merge"], with_once(with_schema_mode(options, schema_mode), once))
-        source = with_maps(source, self._file_columns)
+        source = typed_rows(source, self._file_columns, may_widen=True)
         return Merge(self._open, parsed, source, on, target_alias=target_alias, source_alias=source_alias)
 
     def delete_partitions(
@@ -452,7 +452,7 @@ class TableWrites(OpenedTable):
         parsed = self._open.parse(operation_for(operation), options)
         if operation in _ADDING and is_empty(data) and (columns := self._file_columns()) is not None:
             data = columns.empty_table()
-        data = with_maps(data, self._file_columns)
+        data = typed_rows(data, self._file_columns, may_widen=parsed.explicit(SCHEMA_MODE) is not None)
         if parsed.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE):
             stored = self._file_columns() or pa.schema([])
             data = required_without_nulls(data, {field.name for field in stored if not field.nullable})

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import is_spark_value
 from pyhudi.api.table_writes import engine_for
-from pyhudi.engines.arrow.input_rows import arrow_reader, required_without_nulls, with_maps
+from pyhudi.engines.arrow.input_rows import arrow_reader, required_without_nulls, typed_rows
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY
 from pyhudi.operations.admin.table_settings import with_table_arguments
@@ -91,7 +91,11 @@ def write(
         table_type=table_type,
     )
     engine = engine_for(data, parsed)
-    data = with_maps(data, lambda: None if mode == "ignore" else table_columns(path, storage_options))
+    data = typed_rows(
+        data,
+        lambda: None if mode == "ignore" else table_columns(path, storage_options),
+        may_widen=parsed.explicit(SCHEMA_MODE) is not None,
+    )
     if parsed.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE):
         stored = table_columns(path, storage_options) or ()
         data = required_without_nulls(data, {field.name for field in stored if not field.nullable})

@@ -28,8 +28,9 @@ from pyhudi.cli.arguments import (
 )
 from pyhudi.cli.inspect_commands import AsOfOption, ColumnsOption, FilterOption
 from pyhudi.cli.output import Format, print_rows, print_text, print_value
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.options.write_options import ONCE
+from pyhudi.records.python_values import fit_columns
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.sql_engine import SessionCatalog
 from pyhudi.sql_engine import sql as run_sql
@@ -108,9 +109,32 @@ def load(
     if len(formats) > 1:
         raise InvalidRequest(f"the files have several formats ({', '.join(sorted(formats))}): load each format separately")
     opened, given = open_for_call(table, storage, options)
-    rows = pyarrow.dataset.dataset([str(path) for path in files], format=formats.pop())
+    format_ = formats.pop()
     mode = None if schema_mode is None else str(schema_mode)
+    rows = _file_rows(files, format_, opened, may_widen=mode is not None)
     print_value(getattr(opened, operation)(rows, schema_mode=mode, options=_with_once(given, once)), output)
+
+
+def _file_rows(files: list[Path], format_: str, table: Table, *, may_widen: bool) -> Any:
+    """The rows of files; those of CSV and JSON, which declare no types, in the types of the table's columns."""
+    paths = [str(path) for path in files]
+    if format_ not in ("csv", "json"):
+        return pyarrow.dataset.dataset(paths, format=format_)
+    try:
+        columns = table.schema()
+    except TableState:
+        columns = pa.schema([])
+    format_options: Any = format_
+    if format_ == "csv":
+        # The text of a number in a text column keeps its zeros.
+        inferred = (pa.types.is_integer, pa.types.is_nested)
+        types = {field.name: field.type for field in columns if not any(family(field.type) for family in inferred)}
+        format_options = pyarrow.dataset.CsvFileFormat(convert_options=pyarrow.csv.ConvertOptions(column_types=types))
+    rows = pyarrow.dataset.dataset(paths, format=format_options)
+    known = {field.name: field.type for field in columns}
+    if all(known.get(field.name, field.type) == field.type for field in rows.schema):
+        return rows
+    return fit_columns(rows.to_table(), columns, rows.schema.names, may_widen=may_widen)
 
 
 def delete(

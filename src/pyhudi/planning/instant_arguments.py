@@ -22,6 +22,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Instant, format_instant_time
 from pyhudi.planning.incremental_query import CompletionRange, RequestRange
 from pyhudi.planning.time_travel import parse_as_of
+from pyhudi.records.plain_values import plain_value
 from pyhudi.table.timeline.active_timeline import Timeline
 
 
@@ -52,6 +53,7 @@ def format_as_of(instant_argument: InstantArgument, zone: tzinfo) -> str:
 
     Raises InvalidRequest for an unknown form.
     """
+    instant_argument = plain_value(instant_argument, "the point in time")
     if isinstance(instant_argument, str):
         if _zoned(instant_argument) is not None:
             return range_text(instant_argument, zone, end=True)

@@ -9,8 +9,7 @@ A literal is converted to its column's type exactly, or rejected. Not supported:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +17,14 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.dotted_columns import column_at, field_at
-from pyhudi.records.filters.arrow_expressions import arrow_scalar
-from pyhudi.records.filters.binding import bind, bind_to_family
-from pyhudi.records.filters.filter_ast import ColumnRef, Compare
+from pyhudi.records.filters.filter_ast import ColumnRef
 from pyhudi.records.filters.filter_parser import COMPUTED, parse_value
+from pyhudi.records.plain_values import plain_value
+from pyhudi.records.python_values import fit, python_array
 from pyhudi.records.record_merge import combine_to_array
 from pyhudi.records.schema_cast import conform, refuse_rounding
+from pyhudi.records.schema_evolution import SchemaMode, evolve, typed_nulls
+from pyhudi.records.store_assignment import store_column
 from pyhudi.records.timestamp_coercion import check_literal_nanoseconds
 
 
@@ -48,7 +49,12 @@ class Assignment:
 
 
 def parse_assignments(
-    values: Any, table: pa.Schema, other_schema: pa.Schema, *, truncate_nanoseconds: bool = False
+    values: Any,
+    table: pa.Schema,
+    other_schema: pa.Schema,
+    exact: Collection[str] = (),
+    *,
+    truncate_nanoseconds: bool = False,
 ) -> tuple[Assignment, ...]:
     """Parse the caller's assignments.
 
@@ -56,6 +62,7 @@ def parse_assignments(
         values: Mapping of column names to values.
         table: Columns that may be assigned.
         other_schema: Columns that may be copied.
+        exact: Record key, partition and ordering fields, whose values must not be rounded.
         truncate_nanoseconds: Truncate timestamps to microseconds; rejected otherwise.
 
     Raises:
@@ -67,7 +74,7 @@ def parse_assignments(
     if not truncate_nanoseconds:
         for name, value in values.items():
             check_literal_nanoseconds(value, name)
-    return tuple(_assignment(name, value, table, other_schema) for name, value in values.items())
+    return tuple(_assignment(name, value, table, other_schema, exact) for name, value in values.items())
 
 
 def parse_literal(text: str, column: pa.Field) -> pa.Scalar:
@@ -88,14 +95,32 @@ def literal_value(text: str) -> Any:
     return value
 
 
-def assigned_columns(assignments: tuple[Assignment, ...], other_schema: pa.Schema) -> pa.Schema:
-    """Return the fields of the copied columns, under the names of the columns they are assigned to."""
+def assigned_columns(assignments: tuple[Assignment, ...], other_schema: pa.Schema, table: pa.Schema) -> pa.Schema:
+    """Return the copied columns that the table lacks or stores as nested types, under the names that they are assigned to.
+
+    Values of other columns are cast to the table's types.
+    """
     copied = [(a.column, a.value.name) for a in assignments if isinstance(a.value, ColumnRef)]
-    return pa.schema([field_at(other_schema, source).with_name(column) for column, source in copied])
+    known = {field.name for field in table if not pa.types.is_nested(field.type)}
+    fields = [field_at(other_schema, source).with_name(column) for column, source in copied]
+    return pa.schema([table.field(f.name).with_nullable(f.nullable) if f.name in known else f for f in fields])
 
 
-def assign(assignments: tuple[Assignment, ...], other_rows: pa.Table, rows: pa.Table | None, schema: pa.Schema) -> pa.RecordBatch:
+def assign(
+    assignments: tuple[Assignment, ...],
+    other_rows: pa.Table,
+    rows: pa.Table | None,
+    schema: pa.Schema,
+    exact: Collection[str],
+) -> pa.RecordBatch:
     """Build rows in the columns of a schema: assigned values, else values of `rows`, else null.
+
+    Args:
+        assignments: The assigned values.
+        other_rows: Rows that they are copied from.
+        rows: Rows of the table; None for rows to insert.
+        schema: Columns of the table.
+        exact: Record key, partition and ordering fields, whose values must not be rounded.
 
     Raises:
         InvalidRequest: A value does not fit its column.
@@ -104,16 +129,22 @@ def assign(assignments: tuple[Assignment, ...], other_rows: pa.Table, rows: pa.T
     if rows is not None:
         columns = {name: combine_to_array(column) for name, column in zip(rows.column_names, rows.columns, strict=True)}
     columns.update((assignment.column, assignment.values(other_rows)) for assignment in assignments)
+    for field in schema:
+        if field.name in columns and not pa.types.is_nested(field.type):
+            columns[field.name] = store_column(columns[field.name], field, exact=field.name in exact)
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     refuse_rounding(batch, schema)
     return conform(batch, schema)
 
 
-def _assignment(name: str, value: Any, table: pa.Schema, other_schema: pa.Schema) -> Assignment:
+def _assignment(name: str, value: Any, table: pa.Schema, other_schema: pa.Schema, exact: Collection[str]) -> Assignment:
     type_ = field_at(table, name).type
     if "." in name:
         raise Unsupported(f"cannot assign {name!r}, a field of a struct: assign the whole column {name.split('.')[0]!r}")
-    if isinstance(value, str):
+    is_text = isinstance(value, str)
+    if not isinstance(value, pa.Scalar):
+        value = plain_value(value, f"column {name!r}")
+    if is_text:
         value = parse_value(value)
         if isinstance(value, ColumnRef):
             try:
@@ -121,52 +152,30 @@ def _assignment(name: str, value: Any, table: pa.Schema, other_schema: pa.Schema
             except InvalidRequest as error:
                 raise InvalidRequest(f"the value of column {name!r}: {error} (string literals need single quotes)") from error
             return Assignment(name, value)
-    return Assignment(name, _literal(name, _python_value(value), type_))
+    return Assignment(name, _literal(name, value, type_, exact=name in exact))
 
 
-def _python_value(value: Any) -> Any:
-    if isinstance(value, pa.Scalar) and pa.types.is_timestamp(value.type):
-        return value.cast(pa.timestamp("us", value.type.tz), safe=False).as_py()
-    return value.as_py() if isinstance(value, pa.Scalar) else value
-
-
-def _literal(name: str, value: Any, type_: pa.DataType) -> pa.Scalar:
+def _literal(name: str, value: Any, type_: pa.DataType, *, exact: bool = False) -> pa.Scalar:
     if value is None:
         return pa.scalar(None, type_)
     package = type(value).__module__.partition(".")[0]
     if (package, type(value).__name__) in (("polars", "Expr"), ("pyarrow", "Expression")):
         raise Unsupported(f"column {name!r}: a {package} expression cannot be assigned, only a literal or a column: {COMPUTED}")
-    problem = InvalidRequest(f"column {name!r} of type {type_} cannot hold {value!r} ({type(value).__name__})")
-    if pa.types.is_nested(type_):
-        raise problem
-    # A comparison is bound to a column's type exactly or not at all; assigned values follow the same rule.
+    column = pa.field(name, type_)
     try:
-        bound = _bound(name, value, type_)
+        array = pa.repeat(value, 1) if isinstance(value, pa.Scalar) else pa.array(python_array(name, [value], type_))
+        stored = _nested_value(array, column) if pa.types.is_nested(type_) else store_column(array, column, exact=exact)
+        return stored[0]
     except InvalidRequest as error:
-        raise problem from error
-    if bound is None:
-        raise problem
-    try:
-        return arrow_scalar(bound, type_)
-    except pa.ArrowException as error:
-        raise problem from error
+        raise InvalidRequest(
+            f"column {name!r} of type {type_} cannot hold {value!r:.80} ({type(value).__name__}): {error}"
+        ) from error
 
 
-def _bound(name: str, value: Any, type_: pa.DataType) -> Any:
-    """Return the value in the column's type; None if it cannot be represented."""
-    if pa.types.is_floating(type_):
-        number = bind_to_family(name, value, type_)
-        if number == 0 and not isinstance(value, str):
-            # A comparison does not distinguish the zeros; a column does.
-            number = math.copysign(0.0, value)
-        return number if _is_representable(value, number) else None
-    bound = bind(Compare(name, "=", value), pa.schema([pa.field(name, type_)]))
-    return bound.value if isinstance(bound, Compare) else None
-
-
-def _is_representable(value: Any, bound: Any) -> bool:
-    """Return True if floating point represents a number: an integer exactly, a fraction rounded, and none as infinity."""
-    if isinstance(value, int):
-        return bool(bound == value)
-    # `isinf` would convert a decimal beyond the range of doubles to infinity.
-    return not math.isinf(bound) or isinstance(value, str) or value in (math.inf, -math.inf)
+def _nested_value(array: pa.Array, column: pa.Field) -> pa.Array:
+    """Cast a Python value to a nested type. Raises InvalidRequest for other fields than those of the type."""
+    array = fit(array, column.type, column.name, may_widen=True)
+    table = pa.schema([column])
+    incoming = typed_nulls(pa.schema([column.with_type(array.type)]), table)
+    evolve(table, incoming, SchemaMode.STRICT)
+    return conform(pa.RecordBatch.from_arrays([array], [column.name]), table).column(0)

@@ -5,6 +5,8 @@ Source: docs/formats/writing.md, "Writer schema"; docs/formats/reading.md, "Sche
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +14,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import Internal, InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.hudi_types import VARIANT_TYPE, is_vector, vectors_to_bytes
+from pyhudi.records.decimal_casts import decimals_to_floats
 from pyhudi.records.java_strings import is_binary_like, is_string_like, timestamp_micros, value_text, widen_floats_as_text
 from pyhudi.records.type_normalization import is_list_like
 from pyhudi.records.variants.variant_shredding import is_shredded, unshredded
@@ -261,9 +264,32 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str, parent_valid: pa.Array
     try:
         return _cast_scalar(array, type_, path)
     except pa.ArrowInvalid as error:
-        raise InvalidRequest(f"column {path!r} cannot become {type_}: {error}") from error
+        raise InvalidRequest(cannot_store(array, type_, path, lambda part: _cast_scalar(part, type_, path))) from error
     except pa.ArrowNotImplementedError as error:
         raise _not_castable(path, source, type_) from error
+
+
+def cannot_store(array: pa.Array, type_: pa.DataType, path: str, cast: Callable[[pa.Array], pa.Array]) -> str:
+    """Return the error message for the first value of an array that cannot be cast.
+
+    Args:
+        array: The values.
+        type_: Type of the column.
+        path: Dotted name of the column.
+        cast: The cast, which raises ArrowException for at least one of the values.
+    """
+    start, count = 0, len(array)
+    while count > 1:
+        half = count // 2
+        try:
+            cast(array.slice(start, half))
+            start, count = start + half, count - half
+        except pa.ArrowException:
+            count = half
+    value = array[start]
+    shown = value.as_py() if not pa.types.is_decimal(value.type) else value
+    row = f"row {start} (counted from 0)"
+    return f"column {path!r} of type {type_} cannot hold {str(shown)!r:.80} ({value.type}) in {row}: cast it before writing"
 
 
 def _cast_scalar(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
@@ -288,6 +314,10 @@ def _cast_scalar(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
     if types.is_floating(type_) and types.is_integer(source):
         # Java's widening of long to float or double rounds to nearest and never fails.
         return pc.cast(array, type_, safe=False)
+    if types.is_decimal(type_) and types.is_floating(source):
+        return pc.cast(value_text(pc.cast(array, pa.float32()) if types.is_float16(source) else array), type_)
+    if types.is_floating(type_) and types.is_decimal(source):
+        return decimals_to_floats(array, type_)
     families = (types.is_integer, types.is_floating, types.is_decimal, is_binary_like, types.is_date, types.is_time)
     if any(family(source) and family(type_) for family in families) or (types.is_integer(source) and types.is_decimal(type_)):
         return pc.cast(_decimal_ready(array, type_), type_)

@@ -18,7 +18,6 @@ from pyhudi.options import write_options
 from pyhudi.records.schema_cast import same_type
 from pyhudi.records.type_normalization import fits_record, is_list_like, normalize_types, takes_record
 
-_INTEGER_BITS = {"int32": 32, "int64": 64}
 _MODE_OPTION = "set pyhudi.schema.mode"
 RECORD_KEY_ROLE = "a record key field"
 # Allowed type promotions of a table column, by the type of the incoming column: those allowed by both Hudi's writer
@@ -90,9 +89,10 @@ def evolve(
     - The table's column order is kept. New columns are appended as nullable, at every level of nesting; STRICT rejects
       them.
     - A wider incoming number widens the table: int to long and double, float to double; under EVOLVE also int to float
-      and string, long to float, double and string, float and double to string; under STRICT none. A narrower number,
-      and a string for a decimal or date column, is cast to the table's type. A fixed string column takes integers, but no
-      other numbers and no dates: the text of 1.0 is not the text of 1.
+      and string, long to float, double and string, float and double to string; under STRICT none. Values of other types
+      are cast to the table's type if it represents each one exactly: a narrower number, a string for a decimal or date
+      column, a number for a decimal column, a decimal for a floating point column, an integer for a fixed integer column.
+      A fixed string column takes integers, but no other numbers and no dates: the text of 1.0 is not the text of 1.
     - A column keeps the table's nullability. Under WIDEN and EVOLVE it becomes nullable if the incoming one is, unless it
       is a record key field or has a default that is not null.
     - A column that `incoming` lacks is an error, unless null_for_missing (the column stays; the written rows get null,
@@ -282,6 +282,8 @@ def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _E
             pa.field("key", pa.string(), False), pa.field("value", type_, _nullable_after(ours, theirs, path + "{}", rules))
         )
     casts = _casts_to_table(incoming, table) or (is_vector(table) and _is_number_list(incoming))
+    # A key keeps its type, and takes the values that this type represents exactly.
+    casts = casts or (path in rules.fixed and types.is_integer(table) and types.is_integer(incoming))
     fixed_text = path in rules.fixed and types.is_string(table) and not types.is_integer(incoming)
     if casts and not fixed_text:
         return table
@@ -321,11 +323,10 @@ def _casts_to_table(incoming: pa.DataType, table: pa.DataType) -> bool:
         return bool(types.is_date32(incoming) or types.is_decimal128(incoming))
     if types.is_string(incoming):
         return bool(types.is_date32(table) or types.is_decimal128(table))
-    if types.is_decimal128(table) and types.is_decimal128(incoming):
-        whole_digits = table.precision - table.scale
-        return bool(incoming.scale <= table.scale and incoming.precision - incoming.scale <= whole_digits)
     if types.is_decimal128(table):
-        return str(incoming) in _INTEGER_BITS
+        return bool(types.is_decimal128(incoming) or types.is_floating(incoming) or types.is_integer(incoming))
+    if types.is_decimal128(incoming):
+        return bool(types.is_floating(table))
     return bool(types.is_fixed_size_binary(table) and types.is_binary(incoming))
 
 
@@ -343,8 +344,6 @@ def _incompatibility(table: pa.DataType, incoming: pa.DataType) -> str:
         return "a column cannot mix timestamps with and without a time zone: cast the column to the table's type"
     if types.is_timestamp(table) or types.is_timestamp(incoming):
         return "a column cannot change between a timestamp and another type: cast the column to the table's type"
-    if types.is_decimal(table) and types.is_decimal(incoming):
-        return "a decimal of the table cannot change precision or scale: cast the column to the table's type"
     return "not castable: cast the column to the table's type"
 
 

@@ -14,7 +14,7 @@ other types      unchanged
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.hudi_types import is_vector
 from pyhudi.records.decimal_casts import cast_number, decimal_text, round_decimals, text_to_decimals
 from pyhudi.records.java_strings import float_text, is_string_like, timestamp_micros
-from pyhudi.records.schema_cast import NULL_REMEDY, relabel_array, unshared_items
+from pyhudi.records.schema_cast import NULL_REMEDY, cannot_store, relabel_array, unshared_items
 from pyhudi.records.type_normalization import is_list_like
 from pyhudi.records.vectors import to_vectors
 
@@ -51,18 +51,48 @@ def check_storable(input_schema: pa.Schema, target_schema: pa.Schema, *, casts_t
     for input_field, target_field in zip(input_schema, target_schema, strict=True):
         if not _may_become(input_field.type, target_field.type, casts_text=casts_text, by_name=by_name):
             raise InvalidRequest(
-                f"column {target_field.name} is of type {target_field.type}, and values of type {input_field.type} are not "
-                "stored in it: cast them in the statement"
+                f"column {target_field.name!r} of type {target_field.type} cannot hold values of type {input_field.type}: cast "
+                "them in the statement"
             )
 
 
-def stored(batch: pa.RecordBatch, target_schema: pa.Schema, *, by_name: bool = False) -> pa.RecordBatch:
+def store_column(array: pa.Array, field: pa.Field, *, exact: bool = False) -> pa.Array:
+    """Cast values of an UPDATE or MERGE to the type of their column. Raises InvalidRequest for values that do not fit it.
+
+    Args:
+        array: The values.
+        field: The column.
+        exact: Values must not be rounded or truncated.
+    """
+    check_storable(pa.schema([(field.name, array.type)]), pa.schema([field]), casts_text=True, by_name=True)
+    batch = pa.RecordBatch.from_arrays([array], [field.name])
+    return stored(batch, pa.schema([field]), (field.name,) if exact else (), by_name=True).column(0)
+
+
+def _check_exact(array: pa.Array, result: pa.Array, name: str) -> None:
+    """Raise InvalidRequest for the first value that a cast has rounded or truncated."""
+    back = _become_primitive(result, pa.field(name, array.type))
+    row = pc.index(pc.not_equal(back, array), True).as_py()
+    if row >= 0:
+        raise InvalidRequest(
+            f"column {name!r} of type {result.type} identifies or orders records, and cannot hold {array[row].as_py()!r} in row "
+            f"{row} (counted from 0) exactly: cast it in the statement"
+        )
+
+
+def stored(
+    batch: pa.RecordBatch, target_schema: pa.Schema, exact: Collection[str] = (), *, by_name: bool = False
+) -> pa.RecordBatch:
     """Cast the columns to the table's, by position. Raises InvalidRequest for a value that does not fit its column.
 
     Args:
+        exact: Columns whose values must not be rounded or truncated: record key, partition and ordering fields.
         by_name: Fields of structs are matched by name.
     """
     arrays = [_become(array, field, by_name=by_name) for array, field in zip(batch.columns, target_schema, strict=True)]
+    for array, result, field in zip(batch.columns, arrays, target_schema, strict=True):
+        if field.name in exact and array.type != result.type and not _types.is_nested(field.type):
+            _check_exact(array, result, field.name)
     return pa.RecordBatch.from_arrays(arrays, schema=target_schema)
 
 
@@ -157,31 +187,37 @@ def _matched_children(
 
 def _become(array: pa.Array, field: pa.Field, *, by_name: bool) -> pa.Array:
     type_ = field.type
+    if not field.nullable and array.null_count:
+        row = pc.index(array.is_null(), True).as_py()
+        raise InvalidRequest(f"column {field.name!r} may not be null: row {row} (counted from 0) is null. {NULL_REMEDY}")
+    if array.type == type_:
+        return array
+    if _types.is_nested(type_):
+        return _become_nested(array, field, by_name=by_name)
     try:
-        if not field.nullable and array.null_count:
-            row = pc.index(array.is_null(), True).as_py()
-            raise InvalidRequest(f"column {field.name!r} may not be null: row {row} (counted from 0) is null. {NULL_REMEDY}")
-        if array.type == type_:
-            return array
-        if _types.is_nested(type_):
-            return _become_nested(array, field, by_name=by_name)
-        if is_string_like(array.type) and _is_cast_from_text(type_):
-            return _parsed(pc.utf8_trim_whitespace(array), type_)
-        if _types.is_timestamp(type_) and _types.is_timestamp(array.type):
-            return pc.cast(timestamp_micros(array, f"column {field.name!r}: "), type_)
-        if is_string_like(type_) and _types.is_floating(array.type):
-            return pc.cast(float_text(array), type_)
-        if is_string_like(type_) and _types.is_decimal(array.type):
-            return pc.cast(decimal_text(array), type_)
-        if _types.is_integer(type_) and not _types.is_integer(array.type) and _is_number(array.type):
-            array = pc.trunc(array)
-        elif _types.is_decimal(type_) and _is_number(array.type):
-            return _as_decimal(array, type_)
-        elif (_types.is_floating(type_) and _is_number(array.type)) or _types.is_date(type_) or _types.is_timestamp(type_):
-            return cast_number(array, type_)
-        return pc.cast(array, type_)
+        return _become_primitive(array, field)
     except pa.ArrowException as error:
-        raise InvalidRequest(f"column {field.name} of type {type_} cannot hold a value of the statement: {error}") from error
+        message = cannot_store(array, type_, field.name, lambda part: _become_primitive(part, field))
+        raise InvalidRequest(message) from error
+
+
+def _become_primitive(array: pa.Array, field: pa.Field) -> pa.Array:
+    type_ = field.type
+    if is_string_like(array.type) and _is_cast_from_text(type_):
+        return _parsed(pc.utf8_trim_whitespace(array), type_)
+    if _types.is_timestamp(type_) and _types.is_timestamp(array.type):
+        return pc.cast(timestamp_micros(array, f"column {field.name!r}: "), type_)
+    if is_string_like(type_) and _types.is_floating(array.type):
+        return pc.cast(float_text(array), type_)
+    if is_string_like(type_) and _types.is_decimal(array.type):
+        return pc.cast(decimal_text(array), type_)
+    if _types.is_decimal(type_) and _is_number(array.type):
+        return _as_decimal(array, type_)
+    if (_types.is_floating(type_) and _is_number(array.type)) or _types.is_date(type_) or _types.is_timestamp(type_):
+        return cast_number(array, type_)
+    if _types.is_integer(type_) and not _types.is_integer(array.type) and _is_number(array.type):
+        array = pc.trunc(array)
+    return pc.cast(array, type_)
 
 
 def _become_nested(array: pa.Array, field: pa.Field, *, by_name: bool) -> pa.Array:

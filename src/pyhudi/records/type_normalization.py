@@ -60,10 +60,26 @@ def _normal_field(field: pa.Field, path: str, problems: list[str]) -> pa.Field:
     named = given_hudi_type(field)
     comment = (field.metadata or {}).get(COMMENT)
     metadata = {key: value for key, value in ((COMMENT, comment), (HUDI_TYPE, named)) if value}
+    if nesting_depth(field.type) > MAX_NESTING:
+        problems.append(f"{column_path}: it has more than {MAX_NESTING} levels of nested types: store its inner levels as JSON")
+        return field
     type_ = _normal_type(field.type, column_path, problems) if named is None else _named_type(field, named, column_path, problems)
     if "." in column_path and is_vector(type_):
         problems.append(f"{column_path}: {_NESTED_VECTOR}")
     return pa.field(field.name, type_, field.nullable, metadata=metadata or None)
+
+
+MAX_NESTING = 48
+"""Levels of structs, lists and maps in a column. Avro schemas have two levels for each, and at most 100 are read."""
+
+
+def nesting_depth(type_: pa.DataType) -> int:
+    """Return the number of nested types around the deepest value, at most `MAX_NESTING` + 1."""
+    level, depth = [type_], 0
+    while level and depth <= MAX_NESTING:
+        level = [part.field(at).type for part in level if pa.types.is_nested(part) for at in range(part.num_fields)]
+        depth += bool(level)
+    return depth
 
 
 def _named_type(field: pa.Field, named: bytes, path: str, problems: list[str]) -> pa.DataType:

@@ -37,6 +37,7 @@ from pyhudi.operations.write.update_merge import (
     run_merge_changes,
     stored_key_columns,
 )
+from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.declaration import Options
 from pyhudi.options.write_options import THREADS, TIMESTAMPS_NANOSECONDS
@@ -91,7 +92,7 @@ def update_rows(
             where = "" if change.where is None else f" WHERE ({prepare(database, change.where, expression=True)})"
             values = [assigned.get(name, f"{target}.{quote_identifier(name)}") for name in columns.names]
             text = _select(values, _identity(query), target) + f" FROM {_TARGET} AS {target}{where}"
-            rows = _rows(database, text, columns, _identity(query))
+            rows = _rows(config, database, text, columns, _identity(query))
         check_identity(config, rows)
         return _marked(rows.select([*columns.names, *stored_key_columns(config)]), deletes=False)
 
@@ -241,7 +242,7 @@ class _StatementMerge:
         )
         heads = () if ordering is None else ordering.heads
         more = [columns.field(head).with_name(f"{_ORDERING}{at}").with_nullable(True) for at, head in enumerate(heads)]
-        rows = _rows(self.database, text, columns, identity, more=(pa.field(_KEPT, pa.bool_()), *more))
+        rows = _rows(self.config, self.database, text, columns, identity, more=(pa.field(_KEPT, pa.bool_()), *more))
         if ordering is not None:
             deleting = rows.select([field.name for field in more]).rename_columns(list(heads))
             rows = rows.filter(pa.array(delete_applies(ordering, rows, deleting)))
@@ -427,11 +428,20 @@ def _select(values: Sequence[str], identity: Sequence[str], target: str) -> str:
     )
 
 
-def _rows(database: Database, text: str, columns: pa.Schema, identity: Sequence[str], more: Sequence[pa.Field] = ()) -> pa.Table:
+def _rows(
+    config: TableConfig,
+    database: Database,
+    text: str,
+    columns: pa.Schema,
+    identity: Sequence[str],
+    more: Sequence[pa.Field] = (),
+) -> pa.Table:
     """Rows of a query: the table's columns in their stored types, followed by further columns."""
     row_schema = pa.schema([*columns, *(pa.field(name, pa.string()) for name in identity), *more])
     check_storable(database.schema(text), row_schema, casts_text=True)
-    return pa.Table.from_batches((stored(batch, row_schema) for batch in database.batches(text)), row_schema)
+    return pa.Table.from_batches(
+        (stored(batch, row_schema, fixed_columns(config)) for batch in database.batches(text)), row_schema
+    )
 
 
 def _marked(rows: pa.Table, *, deletes: bool) -> pa.Table:

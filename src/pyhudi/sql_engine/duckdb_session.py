@@ -32,6 +32,7 @@ from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery
+from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.options.declaration import Options
 from pyhudi.options.read_options import BLOB_ROOTS
 from pyhudi.options.scope import TABLE_OPERATIONS
@@ -389,7 +390,7 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in database.batches(text):
                 values = pa.RecordBatch.from_arrays([batch.column(p) for p in positions], names=list(columns))
-                values = stored(values, input_schema, by_name=by_name)
+                values = stored(values, input_schema, fixed_columns(table.config), by_name=by_name)
                 yield _completed(values, schema, fixed)
 
         rows = pa.RecordBatchReader.from_batches(schema, batches())

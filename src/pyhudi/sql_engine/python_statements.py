@@ -19,6 +19,7 @@ from pyhudi.operations.write.clauses import Clause, ClauseAction, MergeStatement
 from pyhudi.options.declaration import Options
 from pyhudi.records.filters.filter_ast import ColumnRef
 from pyhudi.records.filters.filter_parser import is_computed, is_filter, parse_value
+from pyhudi.records.plain_values import plain_value
 from pyhudi.records.sql_quoting import quote_name
 from pyhudi.sql_engine.dml import merge_rows, update_rows
 from pyhudi.sql_engine.duckdb_engine import Database, read_spark, to_duck
@@ -62,7 +63,10 @@ def _values(values: Any) -> dict[str, Any]:
 
 def _value(value: Any) -> Any:
     """A parsed expression, or the scalar of a literal."""
-    if isinstance(value, str):
+    is_text = isinstance(value, str)
+    if not isinstance(value, pa.Scalar):
+        value = plain_value(value, "a value")
+    if is_text:
         if is_computed(value):
             return _expression(value)
         literal = parse_value(value)

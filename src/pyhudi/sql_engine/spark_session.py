@@ -39,6 +39,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.admin.stored_settings import column_default
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.clauses import Clause, ClauseAction, MergeStatement
+from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.options.read_options import BLOB_ROOTS
 from pyhudi.options.supported import parse_options
 from pyhudi.options.table_options import NAME
@@ -276,7 +277,7 @@ def _insert(session: SparkStatementSession, statement: S.Insert) -> WriteResult:
     values = {name: value for name, value in constants.items() if name not in columns}
     assigned = pa.schema([schema.field(name) for name in columns])
     by_name = statement.by_name or has_names_of(to_arrow_schema(frame.schema), assigned)
-    rows = stored_frame(frame, columns, schema, values, by_name=by_name)
+    rows = stored_frame(frame, columns, schema, values, fixed_columns(table.config), by_name=by_name)
     write: Callable[..., WriteResult] = getattr(table, operation)
     return write(rows, options=write_options)
 

@@ -168,9 +168,23 @@ def _refuse_unordered(values: pa.Array, name: str, deleted: pa.BooleanArray | No
 
 
 def key_columns(input_schema: pa.Schema, request: PrepareRequest) -> pa.Schema:
-    """Return the columns of rows to delete; an all-null column has the table's type, or is text if no file has the column."""
+    """Return the columns of rows to delete.
+
+    An all-null column has the table's type, or is text if no file has the column. A decimal has the table's type, which
+    determines its text.
+    """
+    known = {field.name: field.type for field in request.data_schema if pa.types.is_decimal(field.type)}
     typed = typed_nulls(input_schema, request.data_schema)
-    return pa.schema([field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in typed])
+    return pa.schema(
+        [
+            field.with_type(pa.string())
+            if pa.types.is_null(field.type)
+            else field.with_type(known[field.name])
+            if pa.types.is_decimal(field.type) and field.name in known
+            else field
+            for field in typed
+        ]
+    )
 
 
 def _stored_keys(

@@ -84,7 +84,7 @@ class CommandLine(Driver):
         if isinstance(step.rows, pa.Table):
             pq.write_table(step.rows, file)
         else:
-            file.write_text("".join(json.dumps(dict(row), default=str) + "\n" for row in step.rows))
+            file.write_text("".join(json.dumps(dict(row), default=float) + "\n" for row in step.rows))
         more = ["--schema-mode", step.schema_mode] if step.schema_mode else []
         self._run("load", self.path, str(file), "--operation", step.mode, *more)
         return None

@@ -29,7 +29,7 @@ class SparkDriver(Driver):
 
 
 class SparkPython(SparkDriver):
-    """DataFrames, `hs.update` and the others. Rows without declared types are those of `createDataFrame`."""
+    """DataFrames for rows with declared types, `hs.write` of dictionaries for others, `hs.update` and `hs.delete`."""
 
     name = "spark python"
     steps: ClassVar[tuple[type[Any], ...]] = (Write, Update, Merge, Delete)
@@ -37,9 +37,12 @@ class SparkPython(SparkDriver):
     def run(self, step: Step) -> Sequence[str] | None:
         table = hp.Table(self.path)
         if isinstance(step, Write):
-            rows = step.rows if isinstance(step.rows, pa.Table) else [dict(row) for row in step.rows]
-            frame = self.session.createDataFrame(rows)
-            result = getattr(table, step.mode)(frame, schema_mode=step.schema_mode or None)
+            mode = step.schema_mode or None
+            if isinstance(step.rows, pa.Table):
+                result = getattr(table, step.mode)(self.session.createDataFrame(step.rows), schema_mode=mode)
+            else:
+                options = {"hoodie.datasource.write.operation": step.mode}
+                result = hs.write([dict(row) for row in step.rows], self.path, options=options, schema_mode=mode)
         elif isinstance(step, Update):
             values = {**step.set, **step.values}
             result = hs.update(self.session, self.path, values, step.where or None, options=_FEW_FILES)

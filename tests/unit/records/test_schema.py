@@ -331,7 +331,8 @@ def evolved(table: str, incoming: str, mode: SchemaMode) -> pa.DataType | None:
         ("double", "float", "double"), ("string", "float", "string"), ("string", "double", "string"),
         ("string", "date", "string"), ("string", "dec", "string"), ("dec", "string", "dec"), ("date", "string", "date"),
         ("wide", "dec", "wide"), ("dec", "int", "dec"), ("dec", "long", "dec"),
-        ("int", "dec", None), ("long", "dec", None), ("dec", "wide", None), ("dec", "double", None), ("double", "dec", None),
+        ("int", "dec", None), ("long", "dec", None), ("dec", "wide", "dec"), ("dec", "double", "dec"),
+        ("double", "dec", "double"),
         ("date", "ts", None), ("ts", "date", None), ("ts", "long", None), ("long", "ts", None), ("string", "ts", None),
         ("binary", "string", None), ("string", "binary", None), ("bool", "string", None), ("int", "bool", None),
         ("string", "bool", None), ("date", "int", None), ("int", "date", None), ("ts", "string", None),
@@ -360,12 +361,12 @@ def test_strict_keeps_columns_and_what_may_be_null() -> None:
 def test_fixed_columns_keep_their_type_in_every_mode() -> None:
     table = pa.schema([("k", pa.int32()), ("s", pa.struct([("t", pa.int64())])), ("text", pa.string()), ("d", pa.float64())])
     fixed = {"k": "a record key field", "s.t": "the ordering field", "text": "a partition field", "d": "a record key field"}
-    for wider in ({"k": pa.int64()}, {"k": pa.string()}, {"s": pa.struct([("t", pa.float64())])}, {"d": pa.string()}):
+    for wider in ({"k": pa.float64()}, {"k": pa.string()}, {"s": pa.struct([("t", pa.float64())])}, {"d": pa.string()}):
         incoming = pa.schema([field.with_type(wider.get(field.name, field.type)) for field in table])
         for mode in SchemaMode:
             with pytest.raises(InvalidRequest, match="whose type cannot change"):
                 evolve(table, incoming, mode, fixed=fixed)
-    narrow = {"k": pa.int8(), "s": pa.struct([("t", pa.int32())]), "text": pa.int64(), "d": pa.int32()}
+    narrow = {"k": pa.int64(), "s": pa.struct([("t", pa.int32())]), "text": pa.int64(), "d": pa.int32()}
     incoming = pa.schema([field.with_type(narrow[field.name]) for field in table])
     assert evolve(table, incoming, fixed=fixed).equals(table)
 
@@ -516,7 +517,7 @@ def test_a_name_of_another_case_is_refused() -> None:
 def test_every_difference_is_listed() -> None:
     table = pa.schema([("a", TIMESTAMP), ("b", pa.decimal128(10, 2)), ("c", pa.int32())])
     with pytest.raises(InvalidRequest) as caught:
-        evolve(table, pa.schema([("a", pa.int64()), ("b", pa.decimal128(12, 2)), ("d", pa.int32())]))
+        evolve(table, pa.schema([("a", pa.int64()), ("b", pa.date32()), ("d", pa.int32())]))
     lines = str(caught.value).splitlines()
     assert [line.split()[0] for line in lines[2:]] == ["a", "b", "c"]
 

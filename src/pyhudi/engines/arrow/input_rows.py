@@ -9,22 +9,20 @@
                            a time
     a list of frames       tables, batches and frames with equal columns, concatenated
 
-Arrow infers one type for all Python values of a column. It infers no maps: dictionaries of rows, columns and pandas
-frames take the place of maps in the table.
+Arrow infers one type for all Python values of a column. `typed_rows` gives them the types of the table's columns.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime
-from itertools import accumulate, chain
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.records.python_values import fit_columns, has_declared_type, has_map, python_array
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _COLUMN_OF_PANDAS = re.compile(r"Conversion failed for column (.+) with type")
@@ -91,13 +89,19 @@ def _opened(data: Any) -> pa.RecordBatchReader:
     )
 
 
-def with_maps(data: Any, columns: Callable[[], pa.Schema | None]) -> Any:
-    """Return rows or columns of Python values whose dictionaries and lists of pairs are maps where the table has maps.
+def typed_rows(data: Any, columns: Callable[[], pa.Schema | None], *, may_widen: bool = False) -> Any:
+    """Return rows without declared types in the types of the table's columns that represent them.
+
+    Dictionaries and lists of pairs become maps where the table has maps.
 
     Args:
-        data: The data of a write. Rows of a generator are collected; object columns of a pandas frame are read; other data
-            is unchanged.
-        columns: Returns the table's columns, None if there are none yet; called for nested values only.
+        data: The data of a write. Rows of a generator are collected; other data than Python values and pandas frames is
+            unchanged.
+        columns: Returns the table's columns, None if there are none yet; called if a type is inferred.
+        may_widen: The caller has set a schema mode; see `records.python_values.fit`.
+
+    Raises:
+        InvalidRequest: A value does not fit its column, or has no Arrow type.
     """
     if isinstance(data, Iterator) and not is_frame(data):
         first = next(data, None)
@@ -107,84 +111,32 @@ def with_maps(data: Any, columns: Callable[[], pa.Schema | None]) -> Any:
     if isinstance(data, (list, tuple)) and data and all(isinstance(row, Mapping) for row in data):
         data = _columns_of_rows(data)
     if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
-        return _pandas_with_maps(data, columns)
-    if not isinstance(data, Mapping):
+        return _typed_frame(data, columns, may_widen=may_widen)
+    if not isinstance(data, Mapping) or not all(isinstance(name, str) for name in data):
         return data
-    nested = [name for name, values in data.items() if isinstance(values, (list, tuple)) and any(map(_is_nested, values))]
-    types = _types_with_maps(nested, columns)
-    return {**data, **{name: _array(name, data[name], kind) for name, kind in types.items()}}
+    inferred = {name for name, values in data.items() if not has_declared_type(values)}
+    schema = columns() if inferred else None
+    types = {} if schema is None else {field.name: field.type for field in schema}
+    rows = _of_columns({name: python_array(name, values, types.get(name)) for name, values in data.items()}).read_all()
+    return fit_columns(rows, schema, inferred, may_widen=may_widen)
 
 
-def _types_with_maps(nested: Collection[Any], columns: Callable[[], pa.Schema | None]) -> dict[str, pa.DataType]:
-    schema = columns() if nested else None
-    return {field.name: field.type for field in schema or () if field.name in nested and _has_map(field.type)}
-
-
-def _pandas_with_maps(frame: Any, columns: Callable[[], pa.Schema | None]) -> Any:
-    """A pandas frame; as a table if one of its object columns has Python values for a column with maps."""
+def _typed_frame(frame: Any, columns: Callable[[], pa.Schema | None], *, may_widen: bool) -> Any:
+    """A pandas frame; as a table if columns have the dtypes that pandas chooses by itself."""
     names = list(frame.columns)
     _refuse_equal_names(names)
-    objects = [name for name in names if frame[name].dtype == object]
-    first_values = {name: frame[name].dropna().iloc[:1].tolist() for name in objects}
-    nested = [name for name, values in first_values.items() if any(map(_is_nested, values))]
-    types = _types_with_maps(nested, columns)
-    if not types:
+    inferred = {name for name in names if not has_declared_type(frame[name])}
+    if not inferred:
         return frame
-    remaining = arrow_reader(frame.drop(columns=list(types))).read_all()
-    converted = {
-        name: _array(name, series.where(series.notna(), None).tolist(), kind)
-        for name, kind in types.items()
-        for series in [frame[name]]
-    }
-    return pa.table({name: converted[name] if name in converted else remaining[name] for name in names})
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, (Mapping, list, tuple))
-
-
-def _has_map(kind: pa.DataType | None) -> bool:
-    if kind is None or not pa.types.is_nested(kind):
-        return False
-    return pa.types.is_map(kind) or any(_has_map(kind.field(place).type) for place in range(kind.num_fields))
-
-
-def _with_map(name: str, values: Sequence[Any], kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """The values of a column whose type has maps. Other parts of the type are inferred."""
-    values = [value.as_py() if isinstance(value, pa.Scalar) else value for value in values]
-    if all(value is None for value in values):
-        return pa.nulls(len(values))
-    if pa.types.is_struct(kind):
-        present = [value for value in values if value is not None]
-        if not all(isinstance(value, Mapping) for value in present):
-            raise TypeError("expected a dictionary in each row")
-        children = dict.fromkeys(child for value in present for child in value)
-        types = {child.name: child.type for child in kind.fields}
-        arrays = [
-            _array(f"{name}.{child}", [None if value is None else value.get(child) for value in values], types.get(child))
-            for child in children
-        ]
-        if not children:
-            return pa.array(values, kind)
-        return pa.StructArray.from_arrays(arrays, list(children), mask=pa.array([value is None for value in values], pa.bool_()))
-    is_map = pa.types.is_map(kind)
-    lists = [list(value.items()) if is_map and isinstance(value, Mapping) else value for value in values]
-    if any(not isinstance(entries, (list, tuple)) for entries in lists if entries is not None):
-        raise TypeError(f"expected {'a dictionary or ' if is_map else ''}a list in each row")
-    items = [item for entries in lists if entries is not None for item in entries]
-    if is_map and any(not isinstance(item, (list, tuple)) or len(item) != 2 for item in items):
-        raise TypeError("a list in the place of a map holds pairs of a key and a value")
-    ends = accumulate(len(entries or ()) for entries in lists)
-    starts = [None if entries is None else end - len(entries) for entries, end in zip(lists, ends, strict=True)]
-    offsets = pa.array([*starts, len(items)], pa.int32())
-    if not is_map:
-        return pa.ListArray.from_arrays(offsets, _array(f"{name}[]", items, kind.value_type))
-    keys, entries = zip(*items, strict=True) if items else ((), ())
-    return pa.MapArray.from_arrays(
-        offsets,
-        _array(f"{name}.key", keys) if items else pa.array([], kind.key_type),
-        _array(f"{name}.value", entries, kind.item_type) if items else pa.array([], kind.item_type),
-    )
+    schema = columns()
+    maps = {field.name: field.type for field in schema or () if field.name in inferred and has_map(field.type)}
+    objects = {name for name in maps if frame[name].dtype == object}
+    remaining = arrow_reader(frame.drop(columns=list(objects))).read_all() if objects else arrow_reader(frame).read_all()
+    converted = {name: python_array(name, frame[name].where(frame[name].notna(), None).tolist(), maps[name]) for name in objects}
+    # The named index of the frame is a column of the rows.
+    order = [*names, *(name for name in remaining.column_names if name not in names)]
+    rows = pa.table({name: converted[name] if name in converted else remaining[name] for name in order})
+    return fit_columns(rows, schema, inferred, may_widen=may_widen)
 
 
 def _unreadable(error: pa.ArrowException) -> str:
@@ -205,7 +157,7 @@ def _of_columns(columns: Mapping[Any, Any]) -> pa.RecordBatchReader:
     for name, values in columns.items():
         if not isinstance(name, str):
             raise InvalidRequest(f"the data is a dictionary, whose keys must be column names, but {name!r} is not a string")
-        arrays[name] = _array(name, values)
+        arrays[name] = python_array(name, values)
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidRequest(f"the columns differ in length: {', '.join(f'{name} {length}' for name, length in lengths.items())}")
@@ -298,56 +250,6 @@ def _batches(first: pa.RecordBatchReader, remaining: Iterator[Any]) -> Iterator[
                 f"item {number} (counted from 0) of the data has other columns than the first one: {opened.schema}"
             )
         yield from opened
-
-
-def _array(name: str, values: Any, kind: pa.DataType | None = None) -> pa.Array | pa.ChunkedArray:
-    """The values of a column of the given type in the table.  Raises InvalidRequest with its name."""
-    if isinstance(values, (pa.Array, pa.ChunkedArray)):
-        return values
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise InvalidRequest(f"column {name!r} is {values!r:.80} and not a list of values; write a row as [{{...}}]")
-    try:
-        if isinstance(values, np.ndarray) and values.ndim == 2:
-            return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
-        array = _with_map(name, list(values), kind) if kind is not None and _has_map(kind) else pa.array(values)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise InvalidRequest(f"column {name!r} cannot be read as Arrow: {error}; {_remedy(values, error)}") from error
-    if isinstance(values, (list, tuple)):
-        _check_times(name, values, array.type)
-    return array
-
-
-def _remedy(values: Iterable[Any], error: Exception) -> str:
-    """What to do about Python values that Arrow cannot read."""
-    if isinstance(error, OverflowError) or "too large to fit" in str(error):
-        return "write integers of more than 64 bits as decimal.Decimal, or as text"
-    # Python has no type for pairs of a map.
-    map_hint = ", which a map always needs" if any(map(_is_map, values)) else ""
-    return f"make its values of one type, or pass a pyarrow array of the column's type{map_hint}"
-
-
-def _is_map(value: Any) -> bool:
-    return isinstance(value, Mapping) or (isinstance(value, list) and any(isinstance(item, tuple) for item in value))
-
-
-def _check_times(path: str, values: Iterable[Any], kind: pa.DataType) -> None:
-    """Refuse mixed time types: Arrow uses the first one, and silently truncates or shifts later values."""
-    if pa.types.is_list(kind):
-        _check_times(path + "[]", chain.from_iterable(value for value in values if value is not None), kind.value_type)
-    elif pa.types.is_struct(kind):
-        structs = [value for value in values if isinstance(value, Mapping)]
-        for child in kind.fields:
-            _check_times(f"{path}.{child.name}", [value.get(child.name) for value in structs], child.type)
-    elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        time_types = sorted({_time_kind(value) for value in values if isinstance(value, date)})
-        if len(time_types) > 1:
-            raise InvalidRequest(f"column {path!r} mixes {' and '.join(time_types)}: use one type of time values")
-
-
-def _time_kind(value: date) -> str:
-    if not isinstance(value, datetime):
-        return "dates"
-    return "times without a zone" if value.tzinfo is None else "times with a zone"
 
 
 def _refuse_types_of_polars(data: Any) -> None:

@@ -11,7 +11,7 @@ equates, and a filter that is implied by a condition. If the meaning in Spark is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,7 @@ def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, na
         return value
     if isinstance(input_type, T.NullType):
         return value.cast(target_type)
-    if isinstance(input_type, T.StringType) and _is_cast_from_text(target_type) and not exactly:
+    if isinstance(input_type, T.StringType) and _is_cast_from_text(target_type):
         parsed = F.trim(value).try_cast(target_type)
         why = F.concat(F.lit(f"column {name!r} of type {target_type.simpleString()} cannot hold "), value)
         return refused(value.isNotNull() & parsed.isNull(), why, parsed)
@@ -142,13 +142,20 @@ def _equal_types(input_type: T.DataType, target_type: T.DataType) -> bool:
 
 
 def stored_frame(
-    frame: DataFrame, names: Sequence[str], columns: pa.Schema, fixed: Mapping[str, pa.Scalar], *, by_name: bool
+    frame: DataFrame,
+    names: Sequence[str],
+    columns: pa.Schema,
+    fixed: Mapping[str, pa.Scalar],
+    exact: Collection[str],
+    *,
+    by_name: bool,
 ) -> DataFrame:
     """Rows as a table stores them: columns of a frame, by position those of `names`, cast as in Spark's INSERT.
 
     Args:
         columns: Columns of the table.
         fixed: Constant values of some columns; other missing columns are null.
+        exact: Columns whose values must not be rounded or truncated.
         by_name: Fields of structs are matched by name, not by position.
 
     Raises:
@@ -167,7 +174,7 @@ def stored_frame(
     }
     casts = {f.name: column(f.name).cast(aligned[f.name]) for f in renamed.schema.fields if f.dataType != aligned[f.name]}
     casts |= {
-        field.name: stored_as(column(field.name), field.dataType, targets[field.name], field.name)
+        field.name: stored_as(column(field.name), field.dataType, targets[field.name], field.name, exactly=field.name in exact)
         for field in renamed.schema.fields
         if isinstance(field.dataType, T.NumericType) and isinstance(targets[field.name], T.NumericType)
     }

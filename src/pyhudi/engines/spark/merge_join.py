@@ -21,6 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from pyhudi.engines.spark.column_expressions import MatchCondition, copied_column, expression, refused, side, stored_as
 from pyhudi.engines.spark.dataframe_cache import CacheSettingGuard
@@ -54,6 +55,7 @@ from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, MergeStatement
 from pyhudi.operations.write.update_merge import columns_to_read, delete_ordering, evolved_schema, run_merge_changes
+from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In
 from pyhudi.records.filters.pushdown import compares_identically
@@ -264,11 +266,20 @@ class _SparkMergeRun:
         source_schema = self.source.select(*[column(theirs).alias(ours) for ours, theirs in named.items()]).schema
         zones = zone_mode(self.settings.without_zone, self.config.version)
         source_types = typed_nulls(with_zones(to_arrow_schema(source_schema), self.table, zones), self.table)
-        after = evolved_schema(after, normalize_types(source_types), self.settings)
+        # Values of columns that the table has are cast to their types.
+        known = {field.name for field in after if not pa.types.is_nested(field.type)}
+        kept = [after.field(f.name).with_nullable(f.nullable) if f.name in known else f for f in source_types]
+        after = evolved_schema(after, normalize_types(pa.schema(kept)), self.settings)
         types = {field.name: field.dataType for field in to_spark_schema(after).fields}
-        alias = self.merge.source_alias
+        alias, fixed = self.merge.source_alias, fixed_columns(self.config)
         values = {
-            field.name: stored_as(side(alias, named[field.name]), field.dataType, types[field.name], field.name, exactly=True)
+            field.name: stored_as(
+                side(alias, named[field.name]),
+                field.dataType,
+                types[field.name],
+                field.name,
+                exactly=field.name in fixed or isinstance(field.dataType, (T.StructType, T.ArrayType, T.MapType)),
+            )
             for field in source_schema.fields
         }
         return values, after

@@ -192,6 +192,8 @@ def _key_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequest
         columns = normalize_types(
             key_columns(pa.schema([field for field in input_schema if field.name not in META_COLUMNS]), request)
         )
+        types = {field.name: field.dataType for field in to_spark_schema(columns).fields}
+        frame = frame.withColumns({f.name: column(f.name).cast(types[f.name]) for f in columns if pa.types.is_decimal(f.type)})
         key = key_column(request.keys, columns)
         why = F.raise_error(F.lit(REFUSAL + NOT_UTF8.format(RECORD_KEY)))
         key = F.when(~F.is_valid_utf8(key.cast("string")), why).otherwise(key)

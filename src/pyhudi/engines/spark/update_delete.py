@@ -30,6 +30,7 @@ from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query, tab
 from pyhudi.operations.write.clauses import ClauseAction, DeleteStatement, UpdateStatement
 from pyhudi.operations.write.delete_where import key_names, run_delete_where
 from pyhudi.operations.write.update_merge import columns_to_read, data_columns, run_merge_changes, stored_key_columns
+from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
@@ -138,7 +139,10 @@ class UpdateTarget:
         """Values cast to their columns' types.  other_rows: the rows over which they are expressions."""
         types = {field.name: field.dataType for field in to_spark_schema(self.table).fields}
         value_types = _types_of(values, other_rows)
-        return {name: stored_as(value, value_types[name], types[name], name) for name, value in values.items()}
+        fixed = fixed_columns(self.config)
+        return {
+            name: stored_as(value, value_types[name], types[name], name, exactly=name in fixed) for name, value in values.items()
+        }
 
     def old(self, name: str) -> Column:
         """The stored value of a column; null if there is no stored row."""

@@ -36,6 +36,7 @@ from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows
 from pyhudi.operations.write.write_attempt import raise_stale_on_missing_file, retry_on_conflict
 from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.records.assignments import Assignment, assign, assigned_columns, parse_assignments
 from pyhudi.records.filters.arrow_expressions import row_filter
@@ -83,10 +84,10 @@ def run_update(
 
     def attempt(context: TableContext) -> WriteResult:
         query = plan_snapshot_query(context.reloaded(), columns_to_read(context.config), where)
-        table = data_columns(query.schema)
-        assignments = parse_assignments(values, table, table, truncate_nanoseconds=settings.truncates_nanoseconds)
+        table, fixed = data_columns(query.schema), fixed_columns(context.config)
+        assignments = parse_assignments(values, table, table, fixed, truncate_nanoseconds=settings.truncates_nanoseconds)
         _check_assigned(context.config, assignments)
-        after = evolved_schema(table, assigned_columns(assignments, table), settings)
+        after = evolved_schema(table, assigned_columns(assignments, table, table), settings)
         with raise_stale_on_missing_file(query.snapshot):
             stored_rows = _read(engine, query, _all_rows)
             check_identity(context.config, stored_rows)
@@ -94,7 +95,7 @@ def run_update(
                 context.config.keys, stored_rows, "the table has two rows of record {key!r} that match the filter"
             )
             rows = stored_rows.select(table.names)
-            changed = pa.Table.from_batches([assign(assignments, rows, rows, after)], after)
+            changed = pa.Table.from_batches([assign(assignments, rows, rows, after, fixed)], after)
             for name in stored_key_columns(context.config):
                 changed = changed.append_column(name, stored_rows.column(name))
             return run_write(context, engine, changed, settings, base_snapshot=query.snapshot)
@@ -213,7 +214,7 @@ class _MergeRun:
         for clause in clauses:
             bound_clause = _bound(config, table, source.schema, on, clause, settings)
             sides = _clause_columns(clause, source.schema, table)
-            after = evolved_schema(after, assigned_columns(bound_clause.assignments, sides), settings)
+            after = evolved_schema(after, assigned_columns(bound_clause.assignments, sides, after), settings)
             if clause.where is not None:
                 row_filter(parse_filter(clause.where), sides)
             bound.append(bound_clause)
@@ -233,13 +234,14 @@ class _MergeRun:
         stored_names = list(stored_key_columns(self.config))
         changed_targets: list[Ints] = []
         inserted: list[pa.RecordBatch] = []
+        fixed = fixed_columns(self.config)
         for bound_clause in self.clauses:
             outcome = bound_clause.clause.outcome
             if outcome is ClauseAction.INSERT:
                 sides = _joined_rows(self.source.take(pa.array(unmatched_sources)), None)
                 chosen = _rows_where(sides, bound_clause.clause.where)
                 _refuse_nulls(self.source.select(self.on).take(pa.array(unmatched_sources[chosen])))
-                part = assign(bound_clause.assignments, sides.take(pa.array(chosen)), None, self.after)
+                part = assign(bound_clause.assignments, sides.take(pa.array(chosen)), None, self.after, fixed)
                 unmatched_sources = np.delete(unmatched_sources, chosen)
                 inserted.append(part)
                 identities.append(target.select(stored_names).take(pa.nulls(part.num_rows, pa.int64())))
@@ -248,7 +250,7 @@ class _MergeRun:
                 sides = _joined_rows(None, target_rows)
                 chosen = _rows_where(sides, bound_clause.clause.where)
                 part = assign(
-                    bound_clause.assignments, sides.take(pa.array(chosen)), target_rows.take(pa.array(chosen)), self.after
+                    bound_clause.assignments, sides.take(pa.array(chosen)), target_rows.take(pa.array(chosen)), self.after, fixed
                 )
                 changed_targets.append(unmatched_targets[chosen])
                 identities.append(target.select(stored_names).take(pa.array(unmatched_targets[chosen])))
@@ -262,7 +264,7 @@ class _MergeRun:
                     applied = chosen[self._delete_applies(source_rows.take(chosen), target_rows.take(chosen))]
                 positions = pa.array(applied)
                 _check_unchanged(bound_clause.unchanged_columns, source_rows.take(positions), target_rows.take(positions))
-                part = assign(bound_clause.assignments, sides.take(positions), target_rows.take(positions), self.after)
+                part = assign(bound_clause.assignments, sides.take(positions), target_rows.take(positions), self.after, fixed)
                 changed_targets.append(targets[applied])
                 identities.append(target.select(stored_names).take(pa.array(targets[applied])))
                 sources, targets = np.delete(sources, chosen), np.delete(targets, chosen)
@@ -411,7 +413,9 @@ def _bound(
         keeps = () if inserts else tuple(name for name in identity if name in source.names and name not in on)
         return _BoundClause(clause, tuple(Assignment(name, ColumnRef(f"source.{name}")) for name in assigned_names), keeps)
     other_schema = _clause_columns(clause, source, table)
-    assignments = parse_assignments(clause.values, table, other_schema, truncate_nanoseconds=settings.truncates_nanoseconds)
+    assignments = parse_assignments(
+        clause.values, table, other_schema, fixed_columns(config), truncate_nanoseconds=settings.truncates_nanoseconds
+    )
     if not inserts:
         _check_assigned(config, assignments)
         return _BoundClause(clause, assignments)

@@ -233,7 +233,7 @@ def _check_delete_types(config: TableConfig, schema: pa.Schema, table: pa.Schema
         input_type, stored = field_at(normalize_types(column), name).type, field_at(table, name).type
         if name in keys.record_fields:
             check_key_argument(name, input_type, stored)
-        families = (pa.types.is_integer, pa.types.is_floating)
+        families = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
         alike = input_type == stored or any(family(input_type) and family(stored) for family in families)
         # A column that files omit is known as the text of its partition paths, unless the table declares its type.
         is_undeclared = name in config.omitted_columns and name not in declared_path_fields(config).names

@@ -28,8 +28,6 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
@@ -51,6 +49,7 @@ from pyhudi.records.filters.filter_ast import (
     expression_depth,
 )
 from pyhudi.records.filters.filter_functions import build_call, cast_to
+from pyhudi.records.plain_values import plain_value, plain_values
 
 if TYPE_CHECKING:
     import polars
@@ -538,7 +537,8 @@ def _condition(condition: Any) -> Expr:
     if op in ("in", "not in"):
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             raise InvalidRequest(f"the operator {op!r} on {name!r} takes a list of values, not {value!r}")
-        test = membership(name, [_plain(item) for item in value])
+        items = plain_values(value)
+        test = membership(name, [_plain(item) for item in (value if items is None else items)])
         return test if op == "in" else Not(test)
     if op in ("like", "not like") and isinstance(value, str):
         pattern: str = _plain(value)
@@ -550,8 +550,5 @@ def _condition(condition: Any) -> Expr:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, pa.Scalar):
-        return value.as_py()
-    if isinstance(value, str):
-        return checked_text(value, "the value")
-    return value.item() if isinstance(value, np.generic) else value
+    value = plain_value(value, "the value of a filter")
+    return checked_text(value, "the value") if isinstance(value, str) else value
