@@ -12,6 +12,7 @@ import pyarrow as pa
 import xxhash
 
 from pyhudi import Table
+from pyhudi.errors import CommitUnknown, HudiError
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import (
@@ -26,7 +27,8 @@ from pyhudi.storage.fault_injection import (
 from pyhudi.storage.locks import InProcessLock
 from pyhudi.storage.memory import MemoryStorage
 from pyhudi.table.table_context import TableContext
-from tests.support.shares import chosen
+from tests.support.needs import WIDE
+from tests.support.shares import chosen, is_smoke
 
 Rows = dict[str, int]
 """Record key -> value."""
@@ -204,7 +206,37 @@ def killed_everywhere(world: World, act: Act, check: Callable[[World], None]) ->
         except BaseException as error:
             error.add_note(f"after {fault}: {storage.calls[-1]}")
             raise
+    for fault in _slow_faults(write_count):
+        run = world.copy()
+        context, storage = run.context(fault)
+        failure: HudiError | None = None
+        try:
+            act(run, context)
+        except HudiError as error:
+            failure = error
+        storage.deliver()
+        if isinstance(failure, CommitUnknown):
+            # No process changes its instant before its heartbeat has ended.
+            run.environment.advance_ms(3_600_000)
+        if (state := durable_state(run)) in states:
+            continue
+        states.add(state)
+        try:
+            check(run)
+        except BaseException as error:
+            error.add_note(f"after {fault}, which ended with {failure!r}")
+            raise
     return write_count
+
+
+def _slow_faults(write_count: int) -> list[Fault]:
+    """Lost answers, late requests and repeated ones: of one writing call in the smoke tier, of three each in the full tier."""
+    outcomes = ((FaultOutcome.LOST_RESPONSE, FaultPoint.AFTER), (FaultOutcome.LATE_REQUEST, FaultPoint.BEFORE))
+    points = (*outcomes, (FaultOutcome.LOST_RESPONSE, FaultPoint.BEFORE), (FaultOutcome.REPEATED, FaultPoint.AFTER))
+    if is_smoke():
+        return [Fault(write_count * 2 // 3 + 1, FaultPoint.AFTER, FaultOutcome.LOST_RESPONSE)]
+    calls = range(1, write_count + 1) if WIDE else sorted({1 + write_count * part // 4 for part in range(1, 4)})
+    return [Fault(call, point, outcome) for outcome, point in points for call in calls if call <= write_count]
 
 
 def durable_state(world: World) -> bytes:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 
 from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.errors import TableState
 from pyhudi.format.instants import Action
 from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
 from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.options.supported import parse_options
+from pyhudi.storage.fault_injection import Fault, FaultPoint
+from pyhudi.storage.liveness import WriterHeartbeat
 from pyhudi.table.table_context import TableContext
-from tests.simulation.tables import World, killed_everywhere
+from tests.simulation.tables import World, killed, killed_everywhere
 
 
 @pytest.mark.crash_points
@@ -81,6 +84,28 @@ def test_failed_restore_is_finished(kind: str, by: str) -> None:
         assert not run.table.timeline().pending() and run.table.repair(dry_run=True).steps == ()
 
     assert killed_everywhere(world, restore, check) >= 5
+
+
+def test_restore_of_a_live_process_blocks_writers() -> None:
+    world = World("cow", {"hoodie.clean.automatic": False})
+    target = world.upsert({"k0": 0, "k1": 1})
+    world.upsert({"k0": 2})
+
+    def restore(run: World, context: TableContext) -> None:
+        run_restore(context, CommitSettings.of(parse_options(run.options)), target)
+
+    run = killed(world, restore, Fault(3, FaultPoint.AFTER))
+    context, settings = run.table.context, CommitSettings.of(parse_options(run.options))
+    (pending,) = run.table.timeline().pending(Action.RESTORE)
+    heartbeat = WriterHeartbeat(context.storage, context.env, pending.request_time, settings.heartbeats)
+    heartbeat.start()
+    for begin in (lambda: run.upsert({"k5": 5}), lambda: run.table.clean(dry_run=False), lambda: run.table.cluster()):
+        with pytest.raises(TableState, match="did not finish"):
+            begin()
+    heartbeat.stop(delete=False)
+    run.rows = dict(run.states[target])
+    run.upsert({"k5": 5})
+    assert run.scanned() == run.rows and not run.table.timeline().pending()
 
 
 @pytest.mark.crash_points

@@ -44,6 +44,11 @@ def taking(share: Share) -> Iterator[None]:
         _active.pop()
 
 
+def is_smoke() -> bool:
+    """Whether the active share is that of the smoke tier."""
+    return bool(_active) and _active[-1] is Share.SMOKE
+
+
 def chosen(items: Iterable[T], kind: Callable[[T], Hashable]) -> list[T]:
     """The items of the active share, in their order.
 
