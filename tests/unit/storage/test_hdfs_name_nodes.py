@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pyhudi.storage.deadlines import CallLimits
+from pyhudi.errors import StorageUnavailable
+from pyhudi.storage.deadlines import CallLimits, within_lease
 from pyhudi.storage.hdfs.webhdfs_client import HdfsClient
 from pyhudi.storage.hdfs.webhdfs_http import NoResponse, RemoteError
 
@@ -23,11 +24,26 @@ class NameNode:
     def __init__(self, response: str | None = "") -> None:
         self.response = response
         self.asked: list[str] = []
+        # For the next requests: a status without a body, or "short" for a body that ends early.
+        self.faults: list[int | str] = []
         node = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 node.asked.append(self.path)
+                fault = node.faults.pop(0) if node.faults else None
+                if isinstance(fault, int):
+                    self.send_response(fault)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
+                if "op=OPEN" in self.path:
+                    content = b"conten" if fault == "short" else b"content"
+                    self.send_response(200)
+                    self.send_header("Content-Length", str(len(content)))
+                    self.end_headers()
+                    self.wfile.write(content)
+                    return
                 if node.response is None:
                     self.close_connection = True
                     return
@@ -102,3 +118,32 @@ def test_no_active_name_node_is_an_error(nodes: tuple[NameNode, NameNode]) -> No
     with pytest.raises(RemoteError, match="not now"):
         client(*(node.address for node in nodes)).status("/a")
     assert len(nodes[0].asked) > 1
+
+
+def test_idempotent_requests_are_repeated_while_a_gateway_is_busy(nodes: tuple[NameNode, NameNode]) -> None:
+    node = nodes[1]
+    node.faults[:] = [503, 502]
+    assert client(node.address).status("/a") is not None
+    assert len(node.asked) == 3
+    node.faults[:] = [503]
+    with pytest.raises(RemoteError):
+        client(node.address).rename("/a", "/b", replace=False)
+    assert len(node.asked) == 4
+
+
+def test_a_body_that_ends_short_is_read_again(nodes: tuple[NameNode, NameNode]) -> None:
+    node = nodes[1]
+    node.faults[:] = ["short", "short"]
+    assert client(node.address).read("/a", 0, 7) == b"content"
+    node.faults[:] = ["short"] * 9
+    with pytest.raises(NoResponse, match="6 of 7 bytes"):
+        client(node.address).read("/a", 0, 7)
+
+
+def test_no_change_is_sent_after_the_lease(nodes: tuple[NameNode, NameNode]) -> None:
+    node = nodes[1]
+    with within_lease(lambda: 0):
+        with pytest.raises(StorageUnavailable, match="lock expired"):
+            client(node.address).rename("/a", "/b", replace=True)
+        assert node.asked == []
+        assert client(node.address).status("/a") is not None
