@@ -103,8 +103,7 @@ class ObjectClients:
 
 # The process in which the object store client was first used.
 _client_process: int | None = None
-_loop: asyncio.AbstractEventLoop | None = None
-_loop_mutex = threading.Lock()
+_loops: dict[str, asyncio.AbstractEventLoop] = {}
 
 
 def _check_client() -> None:
@@ -119,10 +118,13 @@ def _check_client() -> None:
 
 
 def _event_loop() -> asyncio.AbstractEventLoop:
-    global _loop
-    with _loop_mutex:
-        if _loop is None:
-            loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="pyhudi-object-store", daemon=True).start()
-            _loop = loop
-        return _loop
+    """The event loop of this process.
+
+    Without a mutex, which an interruption could leave locked. Of two loops created at once, one is used; the other idles.
+    """
+    loop = _loops.get("")
+    if loop is None:
+        created = asyncio.new_event_loop()
+        threading.Thread(target=created.run_forever, name="pyhudi-object-store", daemon=True).start()
+        loop = _loops.setdefault("", created)
+    return loop
