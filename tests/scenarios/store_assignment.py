@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from itertools import chain
@@ -16,10 +16,20 @@ import pyarrow as pa
 
 from tests.scenarios.scenario import Merge, Refused, Scenario, Sql, Step, TableSpec, Update, Write
 
-_ROW: Mapping[str, Any] = {"id": 1, "n": 1, "price": Decimal("1.00"), "x": 1.0, "text": "a"}
-_TABLE = TableSpec("id INT, n INT, price DECIMAL(10, 2), x DOUBLE, text STRING", rows="(1, 1, 1.00, 1.0, 'a')")
-_TYPES = {"id": pa.int32(), "n": pa.int32(), "price": pa.decimal128(10, 2), "x": pa.float64(), "text": pa.string()}
-_SQL = {"id": "1", "n": "1", "price": "1.00", "x": "CAST(1 AS DOUBLE)", "text": "'a'"}
+_DAY = date(2026, 1, 2)
+_ROW: Mapping[str, Any] = {"id": 1, "n": 1, "price": Decimal("1.00"), "x": 1.0, "text": "a", "day": date(2026, 1, 1)}
+_TABLE = TableSpec(
+    "id INT, n INT, price DECIMAL(10, 2), x DOUBLE, text STRING, day DATE", rows="(1, 1, 1.00, 1.0, 'a', DATE '2026-01-01')"
+)
+_TYPES = {
+    "id": pa.int32(),
+    "n": pa.int32(),
+    "price": pa.decimal128(10, 2),
+    "x": pa.float64(),
+    "text": pa.string(),
+    "day": pa.date32(),
+}
+_SQL = {"id": "1", "n": "1", "price": "1.00", "x": "CAST(1 AS DOUBLE)", "text": "'a'", "day": "DATE '2026-01-01'"}
 
 _ON_SPARK = {"spark python": "PySpark makes literals of Python values itself"}
 
@@ -111,6 +121,10 @@ _TABLE_OF_CELLS = (
         Decimal("2.50"),
     ),
     _Cells("decimal 12.1 for DOUBLE", "x", "12.1", pa.scalar(Decimal("12.1"), pa.decimal128(3, 1)), 12.1, 12.1, 12.1, 12.1),
+    _Cells("true for INT", "n", "TRUE", pa.scalar(True), _ERROR, 1, _ERROR, _ERROR),
+    _Cells("7 for DATE", "day", "7", pa.scalar(7), _ERROR, _ERROR, _ERROR, _ERROR),
+    _Cells("'2026-01-02' for DATE", "day", "'2026-01-02'", pa.scalar("2026-01-02"), _ERROR, _DAY, _DAY, _DAY),
+    _Cells("a date for STRING", "text", "DATE '2026-01-02'", pa.scalar(_DAY), *["2026-01-02"] * 4),
     _Cells("7 for STRING", "text", "7", pa.scalar(7, pa.int32()), "7", "7", "7", "7"),
 )
 
@@ -200,7 +214,9 @@ _OF_UNTYPED_ROWS = (
         _TABLE,
         (
             Write(
-                pa.table({"id": pa.array([1], pa.int32()), "n": [7], "price": [Decimal(1)], "x": [1.0], "text": ["a"]}),
+                pa.table(
+                    {"id": pa.array([1], pa.int32()), "n": [7], "price": [Decimal(1)], "x": [1.0], "text": ["a"], "day": [_DAY]}
+                ),
                 schema_mode="strict",
             ),
         ),
@@ -213,6 +229,33 @@ def _value(name: str, column: str, value: Any, stored: Any) -> Scenario:
     expect = ({**_ROW, column: stored},)
     return Scenario(f"{name} as a value", _TABLE, (Update(values={column: value}),), expect, skip=_ON_SPARK)
 
+
+_OF_TIMES = (
+    Scenario(
+        "INSERT casts dates to timestamps and timestamps to dates, and numbers and booleans to text",
+        TableSpec("id INT, d DECIMAL(5, 1), t TIMESTAMP, day DATE, s STRING"),
+        (
+            Sql("INSERT INTO {table} VALUES (1, 1.25, DATE '2024-05-06', TIMESTAMP '2024-05-06 07:08:09', TRUE)"),
+            Sql("INSERT INTO {table} VALUES (2, -1.25, NULL, NULL, 5)"),
+        ),
+        (
+            {
+                "id": 1,
+                "d": Decimal("1.3"),
+                "t": datetime(2024, 5, 6, tzinfo=UTC),
+                "day": date(2024, 5, 6),
+                "s": "true",
+            },
+            {"id": 2, "d": Decimal("-1.3"), "t": None, "day": None, "s": "5"},
+        ),
+    ),
+    Scenario(
+        "INSERT refuses a decimal with too many digits",
+        TableSpec("id INT, d DECIMAL(5, 1)"),
+        (Sql("INSERT INTO {table} VALUES (1, 99999)"),),
+        Refused(word="d"),
+    ),
+)
 
 _OF_PYTHON_VALUES = (
     _value("a NumPy integer", "n", np.int64(7), 7),
@@ -229,5 +272,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     *chain.from_iterable(map(_table_row, _TABLE_OF_CELLS)),
     *_OF_KEYS,
     *_OF_UNTYPED_ROWS,
+    *_OF_TIMES,
     *_OF_PYTHON_VALUES,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from pyhudi.api.table import Merge
 from pyhudi.engines.spark import update_delete as change_module
 from pyhudi.engines.spark.column_expressions import MatchCondition, files_condition
 from pyhudi.engines.spark.read_dataframe import query_dataframe
-from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.errors import InvalidRequest
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.records.filters.filter_parser import parse_filter
@@ -65,35 +64,6 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
 
 def merged(spark: SparkSession, table: Table, source: DataFrame, on: Any, **settings: Any) -> Merge:
     return hs.merge(spark, table.uri, source, on, target_alias="t", source_alias="s", options=settings.pop("options", OPTIONS))
-
-
-# What Spark means
-
-
-def test_values_become_those_of_their_columns_or_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    data = pa.table({"id": ["a"], "n": pa.array([1], pa.int32()), "d": [date(2024, 1, 1)], "x": [1.5], "t": ["t"], "l": [[1]]})
-    table = new_table(data=data, partition_by=None, ordering=None, uri=str(tmp_path / "t"))
-    hs.update(spark, table.uri, {"n": "x * 2L", "d": "DATE '2024-05-06'", "x": "n", "t": "n + 1", "l": None}, options=OPTIONS)
-    (row,) = table.scan().to_arrow().to_pylist()
-    assert row == {"id": "a", "n": 3, "d": date(2024, 5, 6), "x": 1.0, "t": "2", "l": None}
-    spark.conf.set("spark.sql.ansi.enabled", "false")
-    try:
-        for values, said in (
-            ({"n": "'seven'"}, "cannot hold seven"),
-            ({"n": True}, "does not accept a value of type boolean"),
-            ({"d": 5}, "does not accept"),
-            ({"l": "array('x')"}, "cannot hold x"),
-            ({"l": "map('x', 1)"}, "does not accept"),
-            ({"n": "2147483648L"}, "cannot hold 2147483648"),
-            ({"l.element": 1}, "a field of a struct"),
-        ):
-            with pytest.raises((InvalidRequest, Unsupported), match=said):
-                hs.update(spark, table.uri, values, options=OPTIONS)
-    finally:
-        spark.conf.unset("spark.sql.ansi.enabled")
-    assert table.scan().to_arrow().to_pylist() == [row]
-    hs.update(spark, table.uri, {"n": "' 7'"}, options=OPTIONS)
-    assert table.scan().to_arrow().to_pylist() == [row | {"n": 7}]
 
 
 # Keys and partitions

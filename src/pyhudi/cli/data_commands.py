@@ -124,14 +124,21 @@ def _file_rows(files: list[Path], format_: str, table: Table, *, may_widen: bool
         columns = table.schema()
     except TableState:
         columns = pa.schema([])
+    known = {field.name: field.type for field in columns}
     format_options: Any = format_
     if format_ == "csv":
         # The text of a number in a text column keeps its zeros.
-        inferred = (pa.types.is_integer, pa.types.is_nested)
-        types = {field.name: field.type for field in columns if not any(family(field.type) for family in inferred)}
+        types = {name: type_ for name, type_ in known.items() if not (pa.types.is_integer(type_) or pa.types.is_nested(type_))}
         format_options = pyarrow.dataset.CsvFileFormat(convert_options=pyarrow.csv.ConvertOptions(column_types=types))
     rows = pyarrow.dataset.dataset(paths, format=format_options)
-    known = {field.name: field.type for field in columns}
+    if format_ == "json":
+        # Arrow infers timestamps from texts.
+        is_text = {name: pa.types.is_string(type_) or pa.types.is_date(type_) for name, type_ in known.items()}
+        fields = [
+            field.with_type(pa.string()) if is_text.get(field.name) and pa.types.is_timestamp(field.type) else field
+            for field in rows.schema
+        ]
+        rows = pyarrow.dataset.dataset(paths, format=format_, schema=pa.schema(fields))
     if all(known.get(field.name, field.type) == field.type for field in rows.schema):
         return rows
     return fit_columns(rows.to_table(), columns, rows.schema.names, may_widen=may_widen)

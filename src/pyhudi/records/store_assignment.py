@@ -9,6 +9,7 @@ structs          field by field: by position, or by name in an INSERT whose colu
 lists of numbers to vectors of as many elements
 strings          in UPDATE and MERGE, as in Hudi, to numbers, booleans, dates and timestamps; other text is an error.
                  In INSERT they are refused
+booleans         in UPDATE and MERGE, as in Hudi, to the numbers 1 and 0. In INSERT they are refused
 other types      unchanged
 """
 
@@ -146,7 +147,7 @@ def _may_become(input_type: pa.DataType, target_type: pa.DataType, *, casts_text
     if casts_text and is_string_like(input_type) and _is_cast_from_text(target_type):
         return True
     if _is_number(target_type):
-        return _is_number(input_type)
+        return _is_number(input_type) or (casts_text and bool(_types.is_boolean(input_type)))
     if _is_timestamp(target_type):
         return _is_timestamp(input_type)
     if is_string_like(target_type):
@@ -203,6 +204,8 @@ def _become(array: pa.Array, field: pa.Field, *, by_name: bool) -> pa.Array:
 
 def _become_primitive(array: pa.Array, field: pa.Field) -> pa.Array:
     type_ = field.type
+    if _types.is_boolean(array.type) and _is_number(type_):
+        array = pc.cast(array, pa.int32())
     if is_string_like(array.type) and _is_cast_from_text(type_):
         return _parsed(pc.utf8_trim_whitespace(array), type_)
     if _types.is_timestamp(type_) and _types.is_timestamp(array.type):

@@ -530,3 +530,33 @@ def test_pandas_columns_of_one_name_are_refused(wrap: Callable[[pd.DataFrame], A
     for write in (table.upsert, table.insert):
         with pytest.raises(InvalidRequest, match="two columns named 'v': rename one of them"):
             write(wrap(frame))
+
+
+def test_new_columns_of_python_decimals_hold_later_values() -> None:
+    table = Table.create("memory://inputs-decimals", record_key="id", options=OPTIONS)
+    table.upsert([{"id": 1, "price": Decimal("9.99"), "more": [Decimal(1)]}])
+    table.upsert([{"id": 2, "price": Decimal("119.999"), "more": []}])
+    assert table.schema().field("price").type == table.schema().field("more").type.value_type == pa.decimal128(38, 18)
+    with pytest.raises(InvalidRequest, match="column 'price' of type decimal128"):
+        table.upsert([{"id": 3, "price": Decimal(1) / 3, "more": None}])
+
+
+def test_an_insert_that_evolves_the_schema_fills_missing_columns() -> None:
+    table = Table.create("memory://inputs-missing", record_key="id", options=OPTIONS)
+    table.insert({"id": [1], "v": [1.0]})
+    table.insert({"id": [2]}, schema_mode="merge")
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2]
+    with pytest.raises(InvalidRequest, match="missing"):
+        table.insert({"id": [3]})
+    with pytest.raises(InvalidRequest, match="missing"):
+        table.upsert({"id": [2]}, schema_mode="merge")
+
+
+def test_deeply_nested_columns_are_refused_by_name() -> None:
+    kind: pa.DataType = pa.int64()
+    value: Any = 1
+    for _ in range(49):
+        kind, value = pa.struct([("f", kind)]), {"f": value}
+    table = Table.create("memory://inputs-deep", record_key="id", options=OPTIONS)
+    with pytest.raises(InvalidRequest, match="d: it has more than 48 levels of nested types"):
+        table.upsert(pa.table({"id": [1], "d": pa.array([value], kind)}))

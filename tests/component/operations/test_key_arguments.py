@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import itertools
 from decimal import Decimal
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
+import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -26,6 +31,27 @@ def ids(rows: pa.Table) -> list[int]:
     return sorted(rows["id"].to_pylist())
 
 
+class _Size(Enum):
+    SMALL = 1
+
+
+def test_decimal_keys_have_the_scale_of_the_table() -> None:
+    table = Table.create(f"memory://given-keys-{next(_names)}", record_key="id")
+    table.upsert(pa.table({"id": pa.array([Decimal("1.500"), Decimal("2.250")], pa.decimal128(20, 3)), "v": [1, 2]}))
+    assert table.lookup([Decimal("1.5")]).count() == 1
+    assert table.delete([Decimal("1.5")]).rows_deleted == 1
+
+
+def test_a_uuid_is_text_and_an_enum_member_is_refused() -> None:
+    table, key = Table.create(f"memory://given-keys-{next(_names)}", record_key="id"), UUID(int=7)
+    table.upsert([{"id": key, "v": 1}])
+    assert table.lookup([key]).to_arrow()["id"].to_pylist() == [str(key)]
+    assert table.count([("id", "=", key)]) == table.delete([key]).rows_deleted == 1
+    for refused in (lambda: table.lookup([_Size.SMALL]), lambda: table.upsert([{"id": "a", "v": _Size.SMALL}])):
+        with pytest.raises(InvalidRequest, match=r"pass _Size\.SMALL\.value"):
+            refused()
+
+
 @pytest.mark.parametrize("partition", [None, "city"])
 def test_values(partition: str | None) -> None:
     table = made(partition_by=partition)
@@ -37,11 +63,17 @@ def test_values(partition: str | None) -> None:
         [{"id": 1}, {"id": 4}],
         ["1", "4"],
         pa.array(["1", "4"]),
+        np.array([1, 4]),
+        pd.Series([1, 4]),
+        pl.Series([1, 4]),
+        [np.int32(1), pa.scalar(4)],
     ):
         assert ids(table.lookup(keys).to_arrow()) == [1, 4]
+    for items in (np.array([1, 4]), pl.Series([1, 4]), [np.int64(1), pa.scalar(4)]):
+        assert ids(table.scan(filter=[("id", "in", items)]).to_arrow()) == [1, 4]
     assert ids(table.lookup(range(2, 4)).to_arrow()) == [2, 3]
     assert table.delete(keys=[1, 4, 9]).rows_deleted == 2
-    assert table.delete(pa.array([2])).rows_deleted == 1
+    assert table.delete(pl.Series([2])).rows_deleted == 1
     assert table.delete(["3"]).rows_deleted == 1
     assert table.delete([{"id": 5}, {"id": 8}]).rows_deleted == 1
     assert ids(table.scan().to_arrow()) == [0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -35,24 +34,6 @@ def table(request: pytest.FixtureRequest) -> Table:
 
 
 # Updates
-
-
-def test_literals_become_values_of_their_columns_or_are_refused() -> None:
-    data = pa.table({"id": ["a"], "n": pa.array([1], pa.int32()), "d": [date(2024, 1, 1)], "x": [1.5], "t": ["t"], "l": [[1]]})
-    table = new_table(data=data, partition_by=None, ordering=None)
-    table.update({"n": "7", "d": "'2024-05-06'", "x": 3, "t": "'it''s'", "l": None})
-    (row,) = table.scan().to_arrow().to_pylist()
-    assert row == {"id": "a", "n": 7, "d": date(2024, 5, 6), "x": 3.0, "t": "it's", "l": None}
-    for values in (
-        {"n": 2**31},
-        {"d": "'soon'"},
-        {"x": True},
-        {"x": "1" + "0" * 400},
-        {"l": 3},
-    ):
-        with pytest.raises(InvalidRequest, match="cannot hold"):
-            table.update(values)
-    assert table.scan().to_arrow().to_pylist() == [row]
 
 
 def test_a_long_negative_decimal_keeps_its_digits() -> None:

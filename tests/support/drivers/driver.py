@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -99,7 +100,12 @@ def check(driver: Driver, scenario: Scenario) -> None:
 
 
 def _in_order(rows: Any) -> list[str]:
-    return sorted(repr(sorted(row.items())) for row in rows)
+    return sorted(repr(sorted((name, _comparable(value)) for name, value in row.items())) for row in rows)
+
+
+def _comparable(value: Any) -> Any:
+    """A time as text, because libraries have objects of their own for the zone UTC."""
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -155,5 +161,13 @@ def _literal(value: Any) -> str:
 
 
 def _sql_type(type_: pa.DataType) -> str:
-    names = {"int32": "INT", "int64": "BIGINT", "float": "FLOAT", "double": "DOUBLE", "string": "STRING", "date32[day]": "DATE"}
+    names = {
+        "int32": "INT",
+        "int64": "BIGINT",
+        "float": "FLOAT",
+        "double": "DOUBLE",
+        "string": "STRING",
+        "date32[day]": "DATE",
+        "bool": "BOOLEAN",
+    }
     return f"DECIMAL({type_.precision}, {type_.scale})" if pa.types.is_decimal(type_) else names[str(type_)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -68,6 +69,11 @@ class EmbeddedSql(Driver):
         return None
 
 
+def _json(value: Any) -> Any:
+    """A decimal as a number, other values as text."""
+    return float(value) if isinstance(value, Decimal) else str(value)
+
+
 class CommandLine(Driver):
     """`pyhudi load`, from Parquet for rows with declared types and from JSON lines for others, and `pyhudi delete`."""
 
@@ -84,7 +90,7 @@ class CommandLine(Driver):
         if isinstance(step.rows, pa.Table):
             pq.write_table(step.rows, file)
         else:
-            file.write_text("".join(json.dumps(dict(row), default=float) + "\n" for row in step.rows))
+            file.write_text("".join(json.dumps(dict(row), default=_json) + "\n" for row in step.rows))
         more = ["--schema-mode", step.schema_mode] if step.schema_mode else []
         self._run("load", self.path, str(file), "--operation", step.mode, *more)
         return None

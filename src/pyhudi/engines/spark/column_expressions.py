@@ -1,7 +1,7 @@
 """Values and conditions of Spark callers (SQL text, Columns, literals) as Columns, and what can be inferred from them.
 
 A value is cast to the type of its target column as in Spark's INSERT (`storeAssignmentPolicy=ANSI`): between numeric
-types, anything to text, dates and times to each other. Text becomes a number, boolean, date or time as in ANSI mode, as
+types, anything to text, dates and times to each other. A boolean becomes 1 or 0, and text becomes a number, boolean, date or time as in ANSI mode, as
 Hudi's UPDATE does. A value that its column cannot hold is refused, regardless of the session's ANSI mode.
 
 Spark defines the meaning of SQL text. Two things are parsed from it to prune files: the columns that an `on` condition
@@ -76,6 +76,8 @@ def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, na
         parsed = F.trim(value).try_cast(target_type)
         why = F.concat(F.lit(f"column {name!r} of type {target_type.simpleString()} cannot hold "), value)
         return refused(value.isNotNull() & parsed.isNull(), why, parsed)
+    if isinstance(input_type, T.BooleanType) and isinstance(target_type, T.NumericType):
+        return value.cast(target_type)
     if not exactly and isinstance(target_type, (T.StructType, T.ArrayType, T.MapType)) and type(input_type) is type(target_type):
         return _nested_as(value, input_type, target_type, name)
     if not _is_storable(input_type, target_type):

@@ -272,7 +272,7 @@ class TableIngestion:
         """The rows of a batch as they are written. Bad rows are in the error table when the stream ends."""
         known, is_complete = self._known_columns(table)
         if callable(batch.rows) and not hasattr(batch.rows, "__arrow_c_stream__"):
-            reader = batch.rows(ReadContext(known, is_complete, errors.add, _texts(table)))
+            reader = batch.rows(ReadContext(known, is_complete, errors.add, self._texts(table)))
         else:
             reader = arrow_reader(batch.rows)
         for transform in self._job.transforms:
@@ -304,7 +304,7 @@ class TableIngestion:
 
         known, is_complete = self._known_columns(table)
         spark_batch = SparkBatch(spark, self._job.source_kind, resources)
-        spark_batch, frame = spark_batch.read(batch.rows, known, _texts(table), is_complete=is_complete)
+        spark_batch, frame = spark_batch.read(batch.rows, known, self._texts(table), is_complete=is_complete)
         frame = spark_batch.transformed(frame, self._job.transforms)
         spark_batch, frame = spark_batch.checked(frame, self._rules(table))
         spark_batch.store_bad(errors)
@@ -317,6 +317,12 @@ class TableIngestion:
             return provided, True
         # Without a transform the columns of the source are those of the table.
         return None if self._job.transforms else _schema(table), False
+
+    def _texts(self, table: Table) -> TextRules:
+        texts = frozenset(field.name for field in _schema(table) or () if is_string_like(field.type))
+        is_utc = table._open.options.text(WITHOUT_ZONE) == ZonelessTimestamps.UTC
+        fixed = frozenset(fixed_columns(table.context.config))
+        return TextRules(texts, is_utc, fixed, widens_fractions=bool(self._job.schema_mode))
 
     def _rules(self, table: Table) -> RowRules:
         present = _schema(table)
@@ -331,11 +337,6 @@ class TableIngestion:
             mode,
             tuple(fixed_columns(config).items()),
         )
-
-
-def _texts(table: Table) -> TextRules:
-    columns = frozenset(field.name for field in _schema(table) or () if is_string_like(field.type))
-    return TextRules(columns, table._open.options.text(WITHOUT_ZONE) == ZonelessTimestamps.UTC)
 
 
 def _schema(table: Table) -> pa.Schema | None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from pyhudi.features.ingestion.row_checks import unified
-from pyhudi.features.ingestion.source_protocol import ReadContext
+from pyhudi.features.ingestion.source_protocol import ReadContext, TextRules
 
 BLOCK_BYTES = 4 << 20
 _MAX_BLOCK = 1 << 30
@@ -32,14 +32,23 @@ def line_blocks(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
         yield [rest]
 
 
-def infer_json(blocks: Iterable[list[bytes]], known: pa.Schema | None) -> pa.Schema:
-    """Return the columns of JSON records: known types, and Arrow's inference for the others; texts stay texts."""
+def infer_json(blocks: Iterable[list[bytes]], known: pa.Schema | None, rules: TextRules) -> pa.Schema:
+    """Return the columns of JSON records: known types, and Arrow's inference for the others; texts stay texts.
+
+    Args:
+        blocks: Records, one JSON object in each.
+        known: Columns whose types are known. An integer column becomes wider for numbers that it cannot hold.
+        rules: Which columns become wider.
+    """
     schemas: list[pa.Schema] = []
+    misfits: list[bytes] = []
     for block in blocks:
-        for table in _parsed(block, _Parser(known, "infer"), _ignore):
+        for table in _parsed(block, _Parser(known, "infer"), lambda lines, _: misfits.extend(lines)):
             schema = pa.schema([_inferred(field, known) for field in table.schema])
             if not any(schema.equals(other) for other in schemas):
                 schemas.append(schema)
+    if known is not None and misfits:
+        known = _widened(known, misfits, rules)
     merged = unified(schemas if known is None else [known, *schemas])
     return pa.schema([field for field in merged if not pa.types.is_null(field.type)])
 
@@ -95,6 +104,20 @@ def _parsed(lines: list[bytes], parse: _Parser, on_bad: OnBad) -> Iterator[pa.Ta
         yield from _parsed(lines[half:], parse, on_bad)
 
 
+def _widened(known: pa.Schema, misfits: list[bytes], rules: TextRules) -> pa.Schema:
+    """Return known columns, with wider types for integer columns that cannot hold numbers of some records."""
+    integers = {field.name for field in known if pa.types.is_integer(field.type)} - rules.fixed_columns
+    others = pa.schema([field for field in known if field.name not in integers])
+    for table in _parsed(misfits, _Parser(others, "infer"), _ignore):
+        for field in table.schema:
+            is_wider = pa.types.is_integer(field.type) or (rules.widens_fractions and pa.types.is_floating(field.type))
+            if field.name in integers and is_wider:
+                position = known.get_field_index(field.name)
+                both = [pa.schema([known.field(position)]), pa.schema([field])]
+                known = known.set(position, pa.unify_schemas(both, promote_options="permissive").field(0))
+    return known
+
+
 def _ignore(_: list[bytes], __: list[str]) -> None:
     """Inference ignores records that cannot be parsed: reading reports them."""
 
@@ -124,7 +147,7 @@ def json_rows(blocks: Callable[[], Iterable[tuple[str, list[bytes]]]], context: 
     """
     schema = context.schema
     if schema is None or not context.is_complete:
-        schema = infer_json((block for _, block in blocks()), schema)
+        schema = infer_json((block for _, block in blocks()), schema, context.texts)
 
     def rows() -> Iterator[pa.RecordBatch]:
         for origin, block in blocks():

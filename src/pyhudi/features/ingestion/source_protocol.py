@@ -36,15 +36,19 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class TextRules:
-    """How texts of a source without types become values.
+    """How texts and numbers of a source without types become values.
 
     Attributes:
         text_columns: Columns whose types are not inferred: the table stores texts of that name.
         without_zone_is_utc: Times without a zone are in UTC; otherwise a column with zone does not accept them.
+        fixed_columns: Integer columns that do not become wider: record key, partition and ordering fields.
+        widens_fractions: The job has a schema mode, so fractions may make an integer column floating point.
     """
 
     text_columns: frozenset[str] = frozenset()
     without_zone_is_utc: bool = False
+    fixed_columns: frozenset[str] = frozenset()
+    widens_fractions: bool = False
 
 
 @dataclass(frozen=True, slots=True)

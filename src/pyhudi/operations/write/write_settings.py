@@ -268,7 +268,8 @@ class WriteSettings:
             schema_mode=SchemaMode(options.value_or_default(SCHEMA_MODE)),
             truncates_nanoseconds=options.value_or_default(write_options.TIMESTAMPS_NANOSECONDS) == "cut",
             null_for_missing=options.flag(write_options.SET_NULL_FOR_MISSING_COLUMNS)
-            or options.flag(write_options.RECONCILE_SCHEMA),
+            or options.flag(write_options.RECONCILE_SCHEMA)
+            or _fills_missing_columns(options, operation),
             partitions_to_overwrite=tuple(part.strip() for part in static.split(",")) if static else None,
             extra_metadata=tuple((key, value) for key, value in options.extra if prefix and key.startswith(prefix)),
             clustering_updates=_update_strategy(options),
@@ -309,6 +310,16 @@ class WriteSettings:
         settings = replace(self, operation=WriteOperation.INSERT_OVERWRITE_TABLE, replaces_schema=True)
         settings._check_mode()
         return settings
+
+
+def _fills_missing_columns(options: Options, operation: WriteOperation) -> bool:
+    """Return True for an insert that asks for schema evolution: columns that its rows lack are null, as in Delta Lake.
+
+    An upsert would overwrite stored values with nulls.
+    """
+    evolves = options.explicit(SCHEMA_MODE) in (SchemaMode.MERGE, SchemaMode.WIDEN, SchemaMode.EVOLVE)
+    drops = options.flag(write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP)
+    return evolves and not drops and operation in (WriteOperation.INSERT, WriteOperation.BULK_INSERT)
 
 
 def with_schema_mode(options: Mapping[str, object] | None, mode: str | None) -> Mapping[str, object] | None:

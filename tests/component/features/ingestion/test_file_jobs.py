@@ -57,6 +57,16 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
+def test_numbers_widen_an_integer_column_if_the_job_has_a_schema_mode(folder: Folder) -> None:
+    write_lines(folder.path / "1.json", [{"id": 1, "ts": 1, "price": 10}], NOW_MS - 9000)
+    folder.run()
+    write_lines(folder.path / "2.json", [{"id": 2, "ts": 1, "price": 10.5}], NOW_MS - 8000)
+    with pytest.raises(InvalidRequest, match=r"10\.5"):
+        folder.run()
+    folder.run(schema_mode="evolve")
+    assert folder.rows("id", "price") == Counter([(1, 10.0), (2, 10.5)])
+
+
 def test_files_are_read_once_in_order_of_their_times(folder: Folder) -> None:
     write_lines(folder.path / "b.json", [{"id": 1, "ts": 2, "v": "new"}], NOW_MS - 5000)
     write_lines(folder.path / "sub/a.json", [{"id": 1, "ts": 1, "v": "old"}, {"id": 2, "ts": 1, "v": "x"}], NOW_MS - 9000)
