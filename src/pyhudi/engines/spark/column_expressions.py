@@ -2,7 +2,8 @@
 
 A value is cast to the type of its target column as in Spark's INSERT (`storeAssignmentPolicy=ANSI`): between numeric
 types, anything to text, dates and times to each other. As in Hudi's UPDATE, a boolean becomes 1 or 0, and text becomes a
-number, boolean, date or time as in ANSI mode. A value that its column cannot hold is refused, regardless of the session's ANSI mode.
+number, boolean, date or time as in ANSI mode. A value that its column cannot hold is refused, regardless of the
+session's ANSI mode.
 
 Spark defines the meaning of SQL text. Two things are parsed from it to prune files: the columns that an `on` condition
 equates, and a filter that is implied by a condition. If the meaning in Spark is not certain, nothing is inferred.
