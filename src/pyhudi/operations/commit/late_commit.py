@@ -27,6 +27,7 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.rollback import execute_planned_rollback, plan_rollback_of_unseen
 from pyhudi.operations.commit.touched_file_groups import written_groups
+from pyhudi.storage.deadlines import within_lease
 from pyhudi.storage.locks import LockLost
 from pyhudi.table.pending_plans import load_plan_files
 from pyhudi.table.snapshot import load_rollback_targets, read_commit
@@ -37,6 +38,9 @@ _LOG = logging.getLogger("pyhudi.operations.commit.late_commit")
 
 _ATTEMPTS = 3
 """How often the lock is taken to look, if it is lost each time."""
+
+_LONGEST_REPETITION_MS = 15_000
+"""How long to publish a commit again whose first publication used up its deadline."""
 
 _PLANNED = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING)
 
@@ -142,9 +146,11 @@ def _examine(
     if own not in stored_ms:
         if others:
             raise _Unproven("it is not there yet, and other writers have changed the table since")
-        if not locked_context.storage.put_if_absent(store.path(own), publication.content):
-            # An earlier request has just arrived, and no other writer was between.
-            _LOG.info("%s %s reached the store late", publication.action, own.request_time)
+        env = locked_context.env
+        end_ms = env.monotonic_ms() + _LONGEST_REPETITION_MS
+        with within_lease(lambda: end_ms - env.monotonic_ms()):
+            # False means that an earlier request has just arrived, and no other writer was between.
+            locked_context.storage.put_if_absent(store.path(own), publication.content)
         return None
     early = [i for i, ms in others.items() if ms <= stored_ms[own] and _changes_table(i)]
     if not early:
