@@ -33,11 +33,19 @@ def has_declared_type(values: Any) -> bool:
     return kind is None or kind not in (np.dtype("int64"), np.dtype("float64"), np.dtype("object"))
 
 
+def _has_nanoseconds(kind: type) -> bool:
+    return kind.__module__.startswith("pandas.") and kind.__name__ == "Timestamp"
+
+
 def _plain_column(values: Any, name: str) -> Any:
     """Return values of a column, those in lists by `plain_value`. Raises InvalidRequest for members of an Enum."""
     if not isinstance(values, (list, tuple)):
         return values
     kinds = set(map(type, values))
+    finer = [value for value in values if getattr(value, "nanosecond", 0)] if any(map(_has_nanoseconds, kinds)) else []
+    if finer:
+        # Arrow infers microseconds for pandas' timestamps; the write decides about nanoseconds.
+        return pa.array(values, pa.timestamp("ns", None if finer[0].tzinfo is None else "UTC"))
     converts = any(
         issubclass(kind, (Enum, pa.Scalar, np.generic)) or is_uuid(kind) or kind.__module__.startswith("pandas.")
         for kind in kinds

@@ -560,3 +560,12 @@ def test_deeply_nested_columns_are_refused_by_name() -> None:
     table = Table.create("memory://inputs-deep", record_key="id", options=OPTIONS)
     with pytest.raises(InvalidRequest, match="d: it has more than 48 levels of nested types"):
         table.upsert(pa.table({"id": [1], "d": pa.array([value], kind)}))
+
+
+def test_nanoseconds_of_pandas_timestamps_in_dictionaries_are_refused() -> None:
+    table = Table.create("memory://inputs-nanoseconds", record_key="id", options=OPTIONS)
+    rows = [{"id": 1, "at": pd.Timestamp("2026-01-01 00:00:00.000000001", tz="UTC")}]
+    with pytest.raises(InvalidRequest, match=r"'at'.*microseconds"):
+        table.upsert(rows)
+    table.upsert(rows, options={"pyhudi.timestamps.nanoseconds": "cut"})
+    assert table.count() == 1
