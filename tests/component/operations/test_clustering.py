@@ -224,6 +224,19 @@ def test_conflicting_clustering_is_dropped_when_writes_have_priority() -> None:
     assert table.scan(["ts"], filter="id = '0-0'").to_arrow()["ts"].to_pylist() == [500]
 
 
+def test_write_into_file_groups_that_another_engine_clusters_is_refused() -> None:
+    table = table_with_small_files("memory://cluster-foreign", "cow")
+    planned = table.schedule_clustering(order_by="x", options=OPTIONS).instant
+    assert planned is not None
+    table.context.timeline.start(Instant(planned, Action.CLUSTERING, State.REQUESTED))
+    changed = rows(0).slice(0, 1).set_column(2, "ts", pa.array([500]))
+    with pytest.raises(TableState, match="PreferWriterConflictResolutionStrategy"):
+        table.upsert(changed, options=OPTIONS | ALLOW)
+    prefer = {"hoodie.write.lock.conflict.resolution.strategy": "PreferWriterConflictResolutionStrategy"}
+    table.upsert(changed, options=OPTIONS | ALLOW | prefer)
+    assert table.scan(["ts"], filter="id = '0-0'").to_arrow()["ts"].to_pylist() == [500]
+
+
 def test_write_with_priority_drops_a_conflicting_clustering_plan() -> None:
     table = table_with_small_files("memory://cluster-allow-drop", "cow")
     table.schedule_clustering(order_by="x", options=OPTIONS)

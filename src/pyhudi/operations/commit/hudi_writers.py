@@ -26,6 +26,7 @@ from pyhudi.format.instants import Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.planning.conflicts import FileGroupId
 from pyhudi.storage.heartbeats import heartbeat_expired, heartbeat_path
+from pyhudi.storage.liveness import is_alive
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
@@ -84,6 +85,12 @@ def reject_late_foreign_writers(
             "concurrently and may still be planning; plan the write again",
             instants=(late[0].request_time,),
         )
+
+
+def is_run_by_pyhudi(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
+    """Return True if a live process of PyHudi runs a pending service, recognized by a heartbeat with content."""
+    content = context.storage.read(heartbeat_path(instant.request_time))
+    return bool(content) and is_alive(context.storage, context.env, instant.request_time, settings.heartbeats)
 
 
 def _is_live_foreign_write(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:

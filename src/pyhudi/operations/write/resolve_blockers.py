@@ -9,6 +9,7 @@ from pyhudi.errors import TableState
 from pyhudi.features.consistent_hashing.hashing_store import partitions_with_consistent_hashing
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.hudi_writers import is_run_by_pyhudi
 from pyhudi.operations.commit.plan_ownership import PlanTaken, drop_orphaned_plan
 from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.touched_file_groups import touched_file_groups
@@ -16,7 +17,7 @@ from pyhudi.operations.services.clean import run_clean
 from pyhudi.operations.services.cluster import drop_clustering, drop_orphaned_clustering, drop_orphaned_clusterings
 from pyhudi.operations.services.clustering_plans import load_node_changes
 from pyhudi.operations.write.write_settings import WriteSettings
-from pyhudi.options.write_options import CLUSTERING_UPDATES_STRATEGY
+from pyhudi.options.write_options import CLUSTERING_UPDATES_STRATEGY, CONFLICT_RESOLUTION
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -56,7 +57,8 @@ def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str
 
     A plan that no process will run is dropped (see `drop_orphaned_plan`). Under the update strategy that allows it, the
     write proceeds, and a pending clustering of its groups is dropped if the options request that. A clustering that is
-    being run stays: whichever of the two commits later detects the conflict. During a bucket resize, only writes
+    being run by PyHudi stays: whichever of the two commits later detects the conflict. One that another process runs
+    blocks the write, unless writers take precedence: Hudi 1.0.2 would replace the file groups without the write. During a bucket resize, only writes
     under the strategy that writes rows twice proceed; others are refused under every strategy.
 
     Raises:
@@ -79,10 +81,24 @@ def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str
             f"with cluster({clustered[0]!r}), drop it with unschedule_clustering({clustered[0]!r})"
             + _remedy(settings, resized=resized)
         )
+    _refuse_unchecked_clusterings(context, [i for i in pending if i.request_time in clustered], settings)
     if settings.drops_clusterings:
         for instant in clustered:
             with suppress(PlanTaken):
                 drop_clustering(context, settings.commit, instant)
+
+
+def _refuse_unchecked_clusterings(context: TableContext, pending: Iterable[Instant], settings: WriteSettings) -> None:
+    """Raise TableState if a process other than PyHudi runs a clustering and may not detect the conflict with the write."""
+    if settings.clustering_updates != "allow" or settings.commit.prefers_writers:
+        return
+    unchecked = [i for i in pending if i.state is State.INFLIGHT and not is_run_by_pyhudi(context, settings.commit, i)]
+    if unchecked:
+        raise TableState(
+            f"{settings.operation} would change file groups of {context.storage.uri} that clustering "
+            f"{unchecked[0].request_time} of another engine is replacing, and could be lost. Repeat it after the clustering, "
+            f"or set {CONFLICT_RESOLUTION}=PreferWriterConflictResolutionStrategy for all writers and clusterings"
+        )
 
 
 def refuse_planned_compactions(snapshot: Snapshot, groups: Iterable[tuple[str, str]], settings: WriteSettings) -> None:
