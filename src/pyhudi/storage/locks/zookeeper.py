@@ -183,6 +183,9 @@ class _SessionEnded(StorageUnavailable):
     """The servers have ended the session and its nodes; the next request opens a new one."""
 
 
+_OPEN = "open"
+
+
 class _Session:
     """One session with the servers, opened by the first request."""
 
@@ -190,14 +193,18 @@ class _Session:
         self._url = url
         self._session_timeout_s = session_timeout_ms / 1000
         self._answer_timeout_s = connection_timeout_ms / 1000
-        self._client: Any = None
-        self._mutex = threading.Lock()
+        # The open client, if there is one.  No mutex protects it, since an interrupted thread could leave that locked.
+        self._clients: dict[str, Any] = {}
 
     @property
     def id(self) -> int | None:
         """The session's id on the servers; None without a connection."""
         client_id = None if self._client is None else self._client.client_id
         return None if client_id is None else client_id[0]
+
+    @property
+    def _client(self) -> Any:
+        return self._clients.get(_OPEN)
 
     def request(self, operation: str, path: str, **arguments: object) -> Any:
         """Send one request and return its response; None if there is no node at `path`.  Raises StorageUnavailable."""
@@ -220,21 +227,23 @@ class _Session:
 
     def end(self) -> None:
         """End the session; the next request opens another."""
-        with self._mutex:
-            client, self._client = self._client, None
+        client = self._clients.pop(_OPEN, None)
         if client is not None:
             _stop(client, self._answer_timeout_s)
 
     def _started(self) -> Any:
-        with self._mutex:
-            if self._client is None:
-                client = _client_class()(hosts=self._url, timeout=self._session_timeout_s)
-                client.start_async().wait(self._answer_timeout_s)
-                if not client.connected:
-                    _stop(client, 0)
-                    raise StorageUnavailable(f"zookeeper://{self._url}: no connection within {self._answer_timeout_s:g} s")
-                self._client = client
-            return self._client
+        if (open_client := self._client) is not None:
+            return open_client
+        client = _client_class()(hosts=self._url, timeout=self._session_timeout_s)
+        client.start_async().wait(self._answer_timeout_s)
+        if not client.connected:
+            _stop(client, 0)
+            raise StorageUnavailable(f"zookeeper://{self._url}: no connection within {self._answer_timeout_s:g} s")
+        shared = self._clients.setdefault(_OPEN, client)
+        if shared is not client:
+            # Another thread connected at the same moment.
+            _stop(client, 0)
+        return shared
 
 
 def _stop(client: Any, timeout_s: float) -> None:
