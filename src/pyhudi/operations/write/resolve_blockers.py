@@ -58,8 +58,9 @@ def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str
     A plan that no process will run is dropped (see `drop_orphaned_plan`). Under the update strategy that allows it, the
     write proceeds, and a pending clustering of its groups is dropped if the options request that. A clustering that is
     being run by PyHudi stays: whichever of the two commits later detects the conflict. One that another process runs
-    blocks the write, unless writers take precedence: Hudi 1.0.2 would replace the file groups without the write. During a bucket resize, only writes
-    under the strategy that writes rows twice proceed; others are refused under every strategy.
+    blocks the write, unless writers take precedence: Hudi 1.0.2 would replace the file groups without the write. During
+    a bucket resize, only writes under the strategy that writes rows twice proceed; others are refused under every
+    strategy.
 
     Raises:
         TableState: The write must not change groups that a service is about to rewrite.
