@@ -4,6 +4,7 @@ covers crashes of PyHudi, test_metadata_table.py rollbacks of completed writes.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -135,6 +136,9 @@ def copy_pending_rollback(other: Pair, pair: Pair, state: State) -> str:
     (timeline / name).write_bytes(plan.replace(str(other.path).encode(), str(pair.path).encode()))
     if state is State.INFLIGHT:
         (timeline / f"{done.request_time}.rollback.inflight").touch()
+    # The process of Hudi that began it died long ago.
+    for file in timeline.glob(f"{done.request_time}.rollback.*"):
+        os.utime(file, (0, 0))
     return done.request_time
 
 

@@ -233,7 +233,7 @@ def test_a_plan_has_one_executor() -> None:
             left = run_compaction(world.table.context, ENGINE, settings(world)).remaining
             (only,) = left
             assert only == planned
-            with pytest.raises(TableState, match="being run by another process"):
+            with pytest.raises(TableState, match="another process is running it; stop that process first"):
                 unschedule(world.table.context, settings(world), only)
             met.append(only)
             return super().map(function, todo)

@@ -105,7 +105,8 @@ def compact(world: World, context: TableContext) -> Rows:
 
 
 def compact_metadata(world: World, context: TableContext) -> Rows:
-    compact_metadata_table(context, ENGINE, MetadataSettings.of(parse_options(world.options)), 1000, if_due=False)
+    options = parse_options(world.options)
+    compact_metadata_table(context, ENGINE, MetadataSettings.of(options), CommitSettings.of(options), if_due=False)
     return world.rows
 
 

@@ -38,6 +38,7 @@ from pyhudi.format.instants import Action, State, format_instant_time, timestamp
 from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS, RECORD_INDEX
 from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
 from pyhudi.operations.admin.stable_check import repeat_until_stable
+from pyhudi.operations.commit.action_liveness import is_action_dead
 from pyhudi.operations.commit.check_writable import check_no_schema_on_read
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.services.archive import ArchiveSettings
@@ -53,7 +54,6 @@ from pyhudi.planning.archival import reason_not_to_archive
 from pyhudi.planning.compaction import compaction_due
 from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.records.merge_mode import MergeMode
-from pyhudi.storage.liveness import is_alive
 from pyhudi.table.feature_support import check_open
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import SERVICE_ACTIONS
@@ -355,10 +355,8 @@ def _settings(table: Table, options: Options) -> Iterator[Finding]:
             finding = f"the table has no meta columns, and {', '.join(useless)}, which is made from them"
             yield warn(finding, f"drop it: Table.index.drop({useless[0]!r})")
     building = context.timeline.load().pending(Action.INDEXING)
-    heartbeats = CommitSettings.of(options).heartbeats
-    if config.metadata_partitions_inflight and not any(
-        is_alive(context.storage, context.env, instant.request_time, heartbeats) for instant in building
-    ):
+    commit = CommitSettings.of(options)
+    if config.metadata_partitions_inflight and all(is_action_dead(context, instant, commit) for instant in building):
         names = ", ".join(config.metadata_partitions_inflight)
         yield warn(f"the build of index {names} did not finish: the index is not used", "drop it, and create it again")
 

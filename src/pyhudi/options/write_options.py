@@ -159,6 +159,16 @@ CLIENT_HEARTBEAT_TOLERABLE_MISSES = Option(
     origin="table",
 )
 
+SERVICE_EXPIRY_MS = Option(
+    "pyhudi.service.expiry.ms",
+    int,
+    "1200000",
+    "milliseconds without a new file after which a table service of Hudi, which has no heartbeat, counts as dead; "
+    "0: at once, if no process of Hudi runs services on the table",
+    at_least=0,
+    origin="table",
+)
+
 CONCURRENCY_EARLY_CONFLICT_DETECTION_ENABLE = Option(
     "hoodie.write.concurrency.early.conflict.detection.enable",
     bool,

@@ -15,7 +15,7 @@ from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, Unsupport
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.plan_ownership import claim
+from pyhudi.operations.commit.plan_ownership import PlanTaken, claim
 from pyhudi.operations.commit.results import ClusteringResult
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
@@ -24,6 +24,7 @@ from pyhudi.storage.environment import Environment, ReplayEnvironment
 from tests.support.rows import assert_same_rows
 
 OPTIONS = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}
+AT_ONCE = {"pyhudi.service.expiry.ms": 0}
 
 
 def rows(batch: int, count: int = 40) -> pa.Table:
@@ -128,7 +129,9 @@ def test_failed_attempt_is_rolled_back_and_run_again() -> None:
     planned = table.schedule_clustering(order_by="x", options=OPTIONS)
     assert planned.instant is not None
     table.context.timeline.start(Instant(planned.instant, Action.CLUSTERING, State.REQUESTED))
-    result = table.cluster(planned.instant, options=OPTIONS)
+    with pytest.raises(PlanTaken, match="a process of Hudi started it"):
+        table.cluster(planned.instant, options=OPTIONS)
+    result = table.cluster(planned.instant, options=OPTIONS | AT_ONCE)
     assert result.completion_time is not None
     assert_same_rows(table.scan().to_arrow(), before)
 
@@ -277,7 +280,9 @@ def test_a_pending_plan_is_dropped_on_request() -> None:
     planned = table.schedule_clustering(order_by="x", options=OPTIONS).instant
     assert planned is not None
     table.context.timeline.start(Instant(planned, Action.CLUSTERING, State.REQUESTED))
-    table.unschedule_clustering(planned)
+    with pytest.raises(PlanTaken, match="a process of Hudi started it"):
+        table.unschedule_clustering(planned)
+    table.unschedule_clustering(planned, options=AT_ONCE)
     assert not table.timeline().pending()
     with pytest.raises(InstantNotFound):
         table.unschedule_clustering(planned)

@@ -111,6 +111,18 @@ def add_checksum_marker(data: bytes) -> bytes:
     return b"".join((head, sealed, body, sealed))
 
 
+def is_sealed(data: bytes) -> bool:
+    """Return True for a container with a checksum in its sync marker: PyHudi has written it.
+
+    Raises:
+        CorruptData: The header is damaged.
+    """
+    cursor = ByteCursor(data)
+    cursor.expect(MAGIC, "the magic of an Avro container")
+    _read_header(cursor)
+    return bytes(cursor.read(SYNC_BYTES)).startswith(_SEAL)
+
+
 def _check_seal(data: bytes | bytearray | memoryview, start: int, sync: bytes) -> None:
     """Raise CorruptData if a sealed container does not match its checksum. start: offset of the first marker."""
     if not sync.startswith(_SEAL):

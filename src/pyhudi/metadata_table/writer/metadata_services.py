@@ -32,6 +32,8 @@ from pyhudi.metadata_table.reader.metadata_reader import MetadataCache, Metadata
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import MetadataStore, build_commit_metadata
+from pyhudi.operations.commit.action_liveness import is_run_by_hudi
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.orphan_cleanup import sweep_side_files
 from pyhudi.operations.commit.service_result import Disabled, Executed, NotDue, Outcome
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
@@ -115,7 +117,7 @@ def _run_services_of(
     reason = _reason_not_to_compact(context, timeline, settings.metadata)
     if reason is None:
         with context.locked(settings.lock_wait_ms) as locked:
-            reason, compacted = _compact(MetadataStore.open(locked.reloaded()), engine, settings.metadata)
+            reason, compacted = _compact(MetadataStore.open(locked.reloaded()), engine, settings.metadata, settings.clean.commit)
             results.extend(f"compaction {instant}" for instant in compacted)
     if results:
         cleaned = run_clean(store.context, _clean_settings(settings.clean))
@@ -129,13 +131,13 @@ def _run_services_of(
 
 
 def compact_metadata_table(
-    context: TableContext, engine: Engine | None, settings: MetadataSettings, lock_wait_ms: int, *, if_due: bool
+    context: TableContext, engine: Engine | None, settings: MetadataSettings, commit: CommitSettings, *, if_due: bool
 ) -> tuple[str | None, tuple[str, ...]]:
     """Compact the metadata table; return the reason not to, and the instants of the executed compactions."""
-    with context.locked(lock_wait_ms) as locked:
+    with context.locked(commit.lock_wait_ms) as locked:
         store = MetadataStore.open(locked.reloaded())
         at_once = replace(settings, compact_after=1, compact_trigger=CompactionTrigger.NUM_COMMITS)
-        return _compact(store, engine, settings if if_due else at_once)
+        return _compact(store, engine, settings if if_due else at_once, commit)
 
 
 def _archives_nothing(context: TableContext, timeline: Timeline, data_table: Timeline, settings: MetadataServiceSettings) -> bool:
@@ -166,15 +168,22 @@ def _reason_not_to_compact(context: TableContext, timeline: Timeline, settings: 
     return f"{count} of {settings.compact_after} delta commits since the last compaction of the metadata table"
 
 
-def _compact(store: MetadataStore, engine: Engine | None, settings: MetadataSettings) -> tuple[str | None, tuple[str, ...]]:
+def _compact(
+    store: MetadataStore, engine: Engine | None, settings: MetadataSettings, commit: CommitSettings
+) -> tuple[str | None, tuple[str, ...]]:
     """The caller holds the lock."""
     store.roll_back_pending()
     timeline = store.load()
-    done = []
+    done: list[str] = []
     for pending in timeline.pending(Action.COMPACTION):
+        if is_run_by_hudi(store.context, pending, commit):
+            return f"compaction {pending.request_time} of the metadata table is run by another process", tuple(done)
         _execute(store, engine, pending.request_time)
         done.append(pending.request_time)
     timeline = store.load()
+    open_commits = timeline.pending(Action.DELTACOMMIT)
+    if open_commits:
+        return f"delta commit {open_commits[0].request_time} of the metadata table is pending", tuple(done)
     reason = _reason_not_to_compact(store.table, timeline, settings)
     if reason is not None:
         return reason, tuple(done)

@@ -174,25 +174,38 @@ class MetadataStore:
         return {info.name: info.size_bytes for info in self.storage.list(partition).files}
 
     def roll_back_pending(self) -> None:
-        """Roll back pending delta commits of dead writers: while the lock is held, no other writer is active."""
-        for instant in self.load().pending(Action.DELTACOMMIT):
-            self.roll_back(instant.request_time)
+        """Roll back failed delta commits; the caller holds the lock.
+
+        A pending delta commit belongs to the instant of the table with its time. While that is pending, its writer may be
+        running (Hudi 1.1 keeps the delta commit open during the write), and the rollback of one includes the other.
+        """
+        failed = self._failed(self.load())
+        for request_time in failed:
+            self.roll_back(request_time)
+
+    def _failed(self, timeline: Timeline) -> tuple[str, ...]:
+        """Return the pending delta commits without a pending instant of the table."""
+        pending = tuple(i.request_time for i in timeline.pending(Action.DELTACOMMIT))
+        if not pending:
+            return ()
+        running = {i.request_time for i in self.table.timeline.load().pending()}
+        return tuple(time for time in pending if time not in running)
 
     def begin(self, request_time: str) -> DeltaCommit:
         """Start a delta commit of an instant.
 
-        Rolls back its earlier failed attempts and pending delta commits of dead writers first, so that neither is part
-        of the state before it.
+        Rolls back its earlier attempts and failed delta commits first (see `roll_back_pending`), so that neither is part of
+        the state before it.
         """
         timeline = self.load()
         if self.earlier is not None and not unchanged_instants(self.earlier.timeline, timeline):
             # It is another metadata table than before, or none.
             return MetadataStore.open(self.table).begin(request_time)
-        for instant in timeline.instants:
-            if instant.action is Action.DELTACOMMIT and (instant.request_time == request_time or instant.is_pending):
-                self.roll_back(instant.request_time)
-                timeline = self.load()
-                self.groups.invalidate()
+        own = tuple(i.request_time for i in timeline.instants if i.step == (request_time, Action.DELTACOMMIT))
+        for failed in dict.fromkeys((*own, *self._failed(timeline))):
+            self.roll_back(failed)
+            timeline = self.load()
+            self.groups.invalidate()
         return DeltaCommit(self, request_time, timeline)
 
     def complete(

@@ -44,10 +44,10 @@ from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.accept_loss import accept_lost_files
 from pyhudi.operations.admin.restore import finish_restore
 from pyhudi.operations.admin.stable_check import repeat_until_stable
+from pyhudi.operations.commit.action_liveness import is_action_dead, is_plan_orphaned
 from pyhudi.operations.commit.begin_checks import check_same_version
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.plan_ownership import is_plan_orphaned, is_service_dead
 from pyhudi.operations.commit.results import OperationResult
 from pyhudi.operations.commit.rollback import rollback_failed_attempt, rollback_failed_writes
 from pyhudi.operations.services.async_indexing import IndexSettings
@@ -59,7 +59,6 @@ from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.table_options import CHECKSUM
 from pyhudi.options.write_options import FAILED_WRITES
 from pyhudi.storage.base import FileInfo
-from pyhudi.storage.liveness import is_alive
 from pyhudi.storage.markers import files_being_written
 from pyhudi.table.committed_files import lost_files_error
 from pyhudi.table.listing import DirectoryListing, table_folders
@@ -265,13 +264,13 @@ def _repair_pending(context: TableContext, engine: Engine, settings: RepairSetti
     if dry_run:
         return
     for instant in restoring:
-        if not is_service_dead(context, instant, settings.commit) or not finish_restore(context, settings.commit, instant):
+        if not is_action_dead(context, instant, settings.commit) or not finish_restore(context, settings.commit, instant):
             return
     rollback_failed_writes(context, settings.commit)
     for instant in timeline.pending(Action.CLEAN):
         finish_clean(context, settings.commit, instant, engine)
     for instant in context.timeline.load().pending(*SERVICE_ACTIONS):
-        if instant.state is State.INFLIGHT and not _is_alive(context, settings, instant):
+        if instant.state is State.INFLIGHT and is_action_dead(context, instant, settings.commit):
             rollback_failed_attempt(context, instant.request_time, instant.action, settings.commit)
     drop_orphaned_clusterings(context, settings.commit)
 
@@ -279,7 +278,7 @@ def _repair_pending(context: TableContext, engine: Engine, settings: RepairSetti
 def _pending_step(context: TableContext, settings: RepairSettings, instant: Instant) -> RepairStep | None:
     path = context.timeline.path(instant)
     if instant.action is Action.RESTORE:
-        if is_service_dead(context, instant, settings.commit):
+        if is_action_dead(context, instant, settings.commit):
             return RepairStep(RepairKind.PENDING, path, "a restore failed", "it is completed")
         # Hudi's have no heartbeat.
         finding = "a restore is running, or failed recently"
@@ -287,11 +286,13 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
             RepairKind.PENDING, path, finding, "if it failed, run `restore` again: the table cannot be written until then"
         )
     if instant.action is Action.ROLLBACK:
-        return RepairStep(RepairKind.PENDING, path, "a rollback failed", "it is completed")
+        failed = is_action_dead(context, instant, settings.commit)
+        return RepairStep(RepairKind.PENDING, path, "a rollback failed", "it is completed") if failed else None
     if instant.action is Action.CLEAN:
-        failed = is_service_dead(context, instant, settings.commit)
+        failed = is_action_dead(context, instant, settings.commit)
         return RepairStep(RepairKind.PENDING, path, "a clean failed", "it is completed") if failed else None
-    if _is_alive(context, settings, instant):
+    waits = instant.action.is_service and instant.state is State.REQUESTED
+    if not waits and not is_action_dead(context, instant, settings.commit):
         return None
     if instant.action is Action.CLUSTERING:
         never = never_runnable_reason(context, context.timeline.load(), instant)
@@ -313,10 +314,6 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
             return RepairStep(RepairKind.PENDING, path, "a write failed", f"{FAILED_WRITES}=NEVER leaves it")
         return RepairStep(RepairKind.PENDING, path, "a write failed", "it is rolled back")
     return None
-
-
-def _is_alive(context: TableContext, settings: RepairSettings, instant: Instant) -> bool:
-    return is_alive(context.storage, context.env, instant.request_time, settings.commit.heartbeats)
 
 
 def _repair_partitions(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:

@@ -43,6 +43,7 @@ class CommitSettings:
         conflict_retries: Maximum number of times a write is planned again after a conflict.
         exclusive_after: Number of conflicts after which a write keeps the table lock from planning to commit.
         heartbeats: Interval and expiry of heartbeats.
+        service_expiry_ms: Time without activity after which a table service without a heartbeat counts as dead.
         clock_skew_ms: Wait under the lock after reading the clock. Each instant time is larger than every time on the
             timeline, so only writers that do not read the timeline need this wait; 0 unless the option is set.
         commit_metadata_prefix: Options with this prefix are stored in the commit metadata.
@@ -69,6 +70,7 @@ class CommitSettings:
     marker_lists: Annotated[bool, write_options.MARKERS_TYPE] = False
     prefers_writers: Annotated[bool, write_options.CONFLICT_RESOLUTION] = False
     rolling_keys: Annotated[tuple[str, ...], write_options.ROLLING_METADATA_KEYS] = ()
+    service_expiry_ms: Annotated[int, write_options.SERVICE_EXPIRY_MS] = 20 * 60_000
     rolling_lookback: Annotated[int, write_options.ROLLING_METADATA_LOOKBACK] = 10
     clustering_expiry_ms: Annotated[
         int | None, write_options.CLUSTERING_EXPIRATIONS, write_options.CLUSTERING_EXPIRATION_THRESHOLD

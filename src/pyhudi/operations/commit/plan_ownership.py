@@ -18,19 +18,16 @@ from pyhudi.errors import TableState, WriteConflict
 from pyhudi.features.consistent_hashing.hashing_store import partitions_with_consistent_hashing
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.admin.restore import after_dead_restore
+from pyhudi.operations.commit.action_liveness import is_plan_orphaned, runner
 from pyhudi.operations.commit.begin_checks import check_may_begin, check_same_version
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.rollback import begin_drop, finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.commit.transaction import Transaction, inflight_modified_ms
 from pyhudi.storage import liveness
-from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import WriterHeartbeat
 from pyhudi.storage.markers import Markers
 from pyhudi.table.snapshot import load_rollback_targets
 from pyhudi.table.table_context import TableContext
-
-FOREIGN_EXPIRY_FACTOR = 10
-"""Expiry of an action without a heartbeat, as a multiple of the expiry of a PyHudi heartbeat."""
 
 
 class PlanTaken(TableState):
@@ -101,7 +98,7 @@ def _claim(
         elif (pending[0].state is State.INFLIGHT and not resumes) or liveness.is_alive(
             context.storage, context.env, request_time, settings.heartbeats
         ):
-            reason = "another process is running it"
+            reason = runner(context, pending[0])
         if reason is not None:
             raise PlanTaken.of(context, action, request_time, reason)
         with started(locked, heartbeat):
@@ -147,31 +144,6 @@ def _verified_inflight_ms(locked_context: TableContext, request_time: str, actio
     return inflight_ms
 
 
-def is_plan_orphaned(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
-    """Return True if a process started a pending plan and has died.
-
-    A plan counts as started if it is inflight or has a heartbeat.
-    """
-    begun = instant.state is State.INFLIGHT or last_heartbeat_ms(context.storage, instant.request_time) is not None
-    return begun and is_service_dead(context, instant, settings)
-
-
-def is_service_dead(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
-    """Return True if no process runs a pending service.
-
-    PyHudi services have heartbeats. Services of Hudi may have none: for them the age of the newest instant file
-    decides, by the clock of the store, with a longer expiry. Their request time does not count, since a plan may wait
-    long before it is started.
-    """
-    if liveness.is_alive(context.storage, context.env, instant.request_time, settings.heartbeats):
-        return False
-    if last_heartbeat_ms(context.storage, instant.request_time) is not None:
-        return True
-    newest = context.storage.stat(context.timeline.path(instant))
-    patience_ms = FOREIGN_EXPIRY_FACTOR * settings.heartbeats.expiry_ms
-    return newest is not None and context.env.now_ms() - newest.modified_ms > patience_ms
-
-
 def drop_plan(context: TableContext, settings: CommitSettings, request_time: str, action: Action) -> bool:
     """Drop a pending plan, with all files of a dead attempt.
 
@@ -192,9 +164,9 @@ def drop_plan(context: TableContext, settings: CommitSettings, request_time: str
         if pending[0].state is State.INFLIGHT or liveness.is_alive(
             context.storage, context.env, request_time, settings.heartbeats
         ):
+            reason = runner(context, pending[0])
             raise PlanTaken(
-                f"{action} {request_time} of {context.storage.uri} is being run by another process; stop that process first",
-                "another process is running it",
+                f"{action} {request_time} of {context.storage.uri} cannot be dropped: {reason}; stop that process first", reason
             )
         if action is not Action.CLUSTERING or not partitions_with_consistent_hashing(locked):
             locked.timeline.remove_pending(request_time, action, State.REQUESTED)

@@ -11,9 +11,9 @@ A writer that rolls back its own write deletes the files first and does the rest
 A write without an inflight file has written nothing that readers count or a rollback must record: only its requested
 file is removed.
 
-An unfinished rollback is detected by its pending instant and completed from its plan, by several processes at once if
-necessary: each step is idempotent. A write cannot complete while a rollback of it is pending (see `transaction`). Log
-files are deleted like base files (table version 8).
+An unfinished rollback is detected by its pending instant and completed from its plan, by several processes of PyHudi at
+once if necessary: each step is idempotent. One of Hudi is left to its process (see `action_liveness`). A write cannot
+complete while a rollback of it is pending (see `transaction`). Log files are deleted like base files (table version 8).
 
 Source: docs/formats/writing.md, "Rollback".
 """
@@ -38,6 +38,7 @@ from pyhudi.format.paths import (
     parent_folder,
 )
 from pyhudi.metadata_table.writer.metadata_commit import apply_rollback_to_metadata
+from pyhudi.operations.commit.action_liveness import is_action_dead
 from pyhudi.operations.commit.begin_checks import check_same_version
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
@@ -107,7 +108,7 @@ def rollback_failed_writes(
         # An unfinished restore owns the instants that it is removing, and their markers.
         return tuple(done)
     rolled = {result.rolled_back for result in done}
-    dead = [i for i in timeline.pending_writes() if i.request_time not in rolled and not _is_alive(context, settings, i)]
+    dead = [i for i in timeline.pending_writes() if i.request_time not in rolled and is_action_dead(context, i, settings)]
     if dead:
         # A writer removes its heartbeat when its write is complete or rolled back. The missing heartbeat of an instant
         # that is not pending proves nothing.
@@ -124,8 +125,8 @@ def rollback_failed_writes(
 def finish_pending_rollbacks(context: TableContext, settings: CommitSettings, timeline: Timeline) -> tuple[RollbackResult, ...]:
     """Complete the rollbacks of dead processes.
 
-    A live writer completes the rollback of its own write. Otherwise every writer that begins would queue for the lock
-    to do it too.
+    A live writer completes the rollback of its own write; otherwise every writer that begins would queue for the lock
+    to do it too. A process of Hudi completes the rollback that it has begun.
     """
     targets = load_rollback_targets(context.timeline, timeline)
     busy = {
@@ -133,7 +134,11 @@ def finish_pending_rollbacks(context: TableContext, settings: CommitSettings, ti
         for target, r in targets.items()
         if liveness.is_alive(context.storage, context.env, target, settings.heartbeats)
     }
-    pending = (instant for instant in timeline.pending(Action.ROLLBACK) if instant.request_time not in busy)
+    pending = (
+        instant
+        for instant in timeline.pending(Action.ROLLBACK)
+        if instant.request_time not in busy and is_action_dead(context, instant, settings)
+    )
     finished = (_finish_pending_rollback(context, settings, instant) for instant in pending)
     return tuple(result for result in finished if result is not None)
 
@@ -314,11 +319,18 @@ def _request_under_lock(
     pending = load_rollback_targets(store, timeline).get(instant.request_time)
     if pending is not None:
         check_same_version(locked_context)
+        if not is_action_dead(locked_context, pending, settings):
+            if failed_only:
+                return None
+            raise InstantNotFound(
+                f"instant {instant.request_time} of {locked_context.storage.uri} is being rolled back by a process of Hudi "
+                f"({pending}); wait until it has finished"
+            )
         plan = _read_plan(locked_context, pending)
         _begin(locked_context, timeline, pending, plan)
         return pending, plan
     current = next((i for i in timeline.instants if i.step == instant.step), None)
-    if failed_only and (current is None or current.is_completed or _is_alive(locked_context, settings, current)):
+    if failed_only and (current is None or current.is_completed or not is_action_dead(locked_context, current, settings)):
         return None
     if failed_only and current is not None and current.state is State.REQUESTED and current.action is Action.COMPACTION:
         return None
@@ -472,12 +484,8 @@ def _publish(
 
 
 def _refuse_alive(context: TableContext, settings: CommitSettings, instant: Instant) -> None:
-    if _is_alive(context, settings, instant):
+    if not _is_empty_plan(context, instant) and not is_action_dead(context, instant, settings):
         raise TableState(f"the writer of {instant.action} {instant.request_time} is alive; stop it before rolling its write back")
-
-
-def _is_alive(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
-    return liveness.is_alive(context.storage, context.env, instant.request_time, settings.heartbeats)
 
 
 _BOTH = (State.INFLIGHT, State.REQUESTED)

@@ -31,6 +31,7 @@ from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.writer.metadata_commit import prepare_metadata_commit
 from pyhudi.operations.admin.restore import after_dead_restore
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
+from pyhudi.operations.commit.action_liveness import is_foreign
 from pyhudi.operations.commit.begin_checks import check_may_begin
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.hbase_hooks import update_hbase_index
@@ -62,11 +63,13 @@ class ScheduledAction(ABC, Generic[Run]):
     Attributes:
         context: The table.
         action: The action on the timeline.
+        inline: The service follows a write: it leaves plans alone that Hudi has started, even if that process is dead.
         description: Completes the message "run it again before ...".
         resumes: True if the work of a dead attempt is continued; False if it is rolled back.
     """
 
     context: TableContext
+    inline: bool = field(default=False, kw_only=True)
 
     action: ClassVar[Action]
     description: ClassVar[str]
@@ -148,7 +151,11 @@ def run_planned(service: ScheduledAction[Run], request_time: str) -> Run:
 
 
 def run_all(
-    service: ScheduledAction[Run], *, if_due: bool, schedule: bool = True, should_continue: Callable[[], bool] = lambda: True
+    service: ScheduledAction[Run],
+    *,
+    if_due: bool,
+    schedule: bool = True,
+    should_continue: Callable[[], bool] = lambda: True,
 ) -> RunSummary[Run]:
     """Run all pending plans without a live owner; then schedule a new plan and run it.
 
@@ -179,7 +186,9 @@ def run_all(
             remaining[request_time] = str(conflict)
 
     for pending in timeline.pending(service.action):
-        if should_continue():
+        if service.inline and pending.state is State.INFLIGHT and is_foreign(context, pending):
+            remaining[pending.request_time] = "a process of Hudi has started it; if that process died, run the service by itself"
+        elif should_continue():
             attempt(pending.request_time, None)
     phases.end("pending plans")
     if not schedule or not should_continue():

@@ -12,7 +12,7 @@ the timeline again, and other writers wait once instead of twice.
 
 A heartbeat shows from before 3 on that the clean is alive. A crash leaves a pending clean, whose plan the next clean
 completes: at once if PyHudi created it and its process is dead; otherwise when its newest file is old (see
-`is_service_dead`). Missing files count as failed deletions, as in Hudi, and are not an error.
+`is_action_dead`). Missing files count as failed deletions, as in Hudi, and are not an error.
 
 Source: docs/formats/writing.md, "Cleaning".
 """
@@ -38,11 +38,12 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name, parent_folder
 from pyhudi.metadata_table.writer.metadata_commit import apply_clean_to_metadata
 from pyhudi.operations.admin.restore import after_dead_restore
+from pyhudi.operations.commit.action_liveness import is_action_dead
 from pyhudi.operations.commit.begin_checks import check_may_begin, check_no_pending_restore
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.instant_times import new_instant_time
-from pyhudi.operations.commit.plan_ownership import PlanTaken, claim, is_service_dead, plan_and_claim
+from pyhudi.operations.commit.plan_ownership import PlanTaken, claim, plan_and_claim
 from pyhudi.operations.commit.results import CleanResult
 from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.transaction import Transaction
@@ -360,7 +361,7 @@ def finish_clean(context: TableContext, settings: CommitSettings, pending: Insta
     Returns:
         False if the process may be alive, or there was nothing to complete.
     """
-    dead = is_service_dead(context, pending, settings)
+    dead = is_action_dead(context, pending, settings)
     if not dead and pending.state is State.REQUESTED:
         # Its plan may be incomplete.
         return False

@@ -227,6 +227,7 @@ def run_clusterings(
     *,
     schedule: bool = True,
     should_continue: Callable[[], bool] = lambda: True,
+    inline: bool = False,
 ) -> RunSummary[ClusteringResult]:
     """Run all pending plans without a live owner; then schedule a clustering if due, and run it.
 
@@ -236,8 +237,11 @@ def run_clusterings(
         options: Settings of the clustering.
         schedule: False runs pending plans only.
         should_continue: Called before each plan; if it returns False, the remaining plans stay pending.
+        inline: It follows a write, see `ScheduledAction`.
     """
-    return run_all(Clustering(context, engine, options), if_due=True, schedule=schedule, should_continue=should_continue)
+    return run_all(
+        Clustering(context, engine, options, inline=inline), if_due=True, schedule=schedule, should_continue=should_continue
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,7 @@ def run_compaction(
     if_due: bool = False,
     schedule: bool = True,
     should_continue: Callable[[], bool] = lambda: True,
+    inline: bool = False,
 ) -> CompactionResult:
     """Run the compaction planned at ``instant``; without one, run all pending compactions, then schedule and run a new one.
 
@@ -118,12 +119,13 @@ def run_compaction(
         if_due: Schedule the new one only if its trigger fires.
         schedule: False schedules no new one.
         should_continue: Called before each plan; if it returns False, the remaining plans stay pending.
+        inline: It follows a write, see `ScheduledAction`.
 
     Raises:
         InstantNotFound: No compaction is pending at ``instant``.
         TableState: Another process is running it, or the table does not allow compactions.
     """
-    action = Compaction(context, engine, settings)
+    action = Compaction(context, engine, settings, inline=inline)
     if instant is not None:
         return _single_plan("compact", run_planned(action, instant))
     return _result("compact", run_all(action, if_due=if_due, schedule=schedule, should_continue=should_continue))
@@ -139,9 +141,10 @@ def run_log_compaction(
     if_due: bool = False,
     schedule: bool = True,
     should_continue: Callable[[], bool] = lambda: True,
+    inline: bool = False,
 ) -> CompactionResult:
     """Like `run_compaction`, for log compactions: the log files of a file slice are merged into one."""
-    action = LogCompaction(context, engine, settings)
+    action = LogCompaction(context, engine, settings, inline=inline)
     if instant is not None:
         return _single_plan("log_compact", run_planned(action, instant))
     return _result("log_compact", run_all(action, if_due=if_due, schedule=schedule, should_continue=should_continue))

@@ -94,7 +94,7 @@ def run_services(
             outcomes[service.name] = service.off
             continue
         service_run = ServiceRun(
-            context, engine, settings, part, timeline, delete_partitions, metadata_timeline=metadata_timeline
+            context, engine, settings, part, timeline, delete_partitions, metadata_timeline=metadata_timeline, inline=True
         )
         try:
             outcomes[service.name] = service.outcome(service_run)

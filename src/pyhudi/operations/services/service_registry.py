@@ -69,6 +69,7 @@ class ServiceRun:
         should_continue: Called before each plan; if it returns False, the remaining plans stay pending.
         metadata_timeline: Timeline of the metadata table right after the commit that the service follows; None if not
             loaded.
+        inline: The service follows a write.
     """
 
     context: TableContext
@@ -79,6 +80,7 @@ class ServiceRun:
     delete_partitions: DeletePartitions
     should_continue: Callable[[], bool] = lambda: True
     metadata_timeline: Timeline | None = None
+    inline: bool = False
 
     @property
     def workers(self) -> Engine:
@@ -210,6 +212,7 @@ def _compact(service_run: ServiceRun) -> Outcome:
             if_due=True,
             schedule=schedule,
             should_continue=service_run.should_continue,
+            inline=service_run.inline,
         )
     )
 
@@ -230,6 +233,7 @@ def _log_compact(service_run: ServiceRun) -> Outcome:
             if_due=True,
             schedule=schedule,
             should_continue=service_run.should_continue,
+            inline=service_run.inline,
         )
     )
 
@@ -269,7 +273,12 @@ def _cluster(service_run: ServiceRun) -> Outcome:
         return Scheduled(planned.instant) if planned.instant else NotDue(planned.reason)
     schedule = service_run.part is Mode.RUN
     done = run_clusterings(
-        service_run.context, service_run.workers, settings, schedule=schedule, should_continue=service_run.should_continue
+        service_run.context,
+        service_run.workers,
+        settings,
+        schedule=schedule,
+        should_continue=service_run.should_continue,
+        inline=service_run.inline,
     )
     return done.outcome((run.instant or "" for run in done.runs), sum(run.file_groups_read for run in done.runs))
 

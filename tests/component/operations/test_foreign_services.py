@@ -1,0 +1,170 @@
+"""A table service of Hudi has no heartbeat: new files of its instant show that it is running."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import pyhudi as hp
+from pyhudi.errors import InstantNotFound, TableState
+from pyhudi.format.actions.commit_metadata import CommitMetadata, WriteStat
+from pyhudi.format.actions.rollback_metadata import InstantInfo, RollbackPlan
+from pyhudi.format.instants import Action, Instant, State
+
+QUIET = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "hoodie.compact.inline": False}
+INLINE = {**QUIET, "hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1}
+AN_HOUR = 3600
+
+
+def rows(**values: str) -> pa.Table:
+    return pa.table({"id": list(values), "v": list(values.values())})
+
+
+def planned(path: Path, *, options: dict[str, object]) -> tuple[hp.Table, str]:
+    """Return a table, and its pending compaction."""
+    table = hp.Table.create(str(path), name="t", record_key="id", table_type="mor", options=QUIET)
+    for value in ("1", "2"):
+        table.upsert(rows(a=value))
+    plan = table.schedule_compaction().planned
+    assert plan is not None
+    return hp.Table(str(path), options={**QUIET, **options}), plan
+
+
+def started_by_hudi(table: hp.Table, plan: str, action: Action = Action.COMPACTION) -> None:
+    table.context.timeline.start(Instant(plan, action, State.REQUESTED))
+
+
+def age(path: Path, instant: str, seconds: int = AN_HOUR) -> None:
+    """Make all files of an instant older."""
+    for file in path.rglob("*"):
+        if instant in str(file):
+            modified = file.stat().st_mtime - seconds
+            os.utime(file, (modified, modified))
+
+
+def state_of(table: hp.Table, plan: str) -> State:
+    return next(i for i in table.timeline().instants if i.request_time == plan).state
+
+
+def test_compaction_that_hudi_started_is_left_to_it_until_it_shows_no_activity(tmp_path: Path) -> None:
+    table, plan = planned(tmp_path / "t", options={})
+    started_by_hudi(table, plan)
+    assert "Hudi started it" in table.compact().remaining[plan]
+    with pytest.raises(TableState, match="Hudi started it"):
+        table.unschedule_compaction(plan)
+    assert not table.repair(dry_run=False).steps
+    assert not [i for i in table.timeline().instants if i.action is Action.ROLLBACK]
+    age(tmp_path, plan)
+    assert [run.instant for run in table.compact().runs] == [plan]
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == ["2"]
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [f".hoodie/.temp/{{plan}}/{'f' * 36}-0_0-1-0_{{plan}}.parquet.marker.MERGE", f"{'f' * 36}-0_0-1-0_{{plan}}.parquet"],
+    ids=["marker", "data file"],
+)
+def test_new_file_of_its_instant_shows_that_a_service_is_running(tmp_path: Path, sign: str) -> None:
+    table, plan = planned(tmp_path / "t", options={})
+    started_by_hudi(table, plan)
+    age(tmp_path, plan)
+    table.context.storage.put(sign.format(plan=plan), b"x")
+    assert not table.compact().runs
+    age(tmp_path, plan)
+    assert [run.instant for run in table.compact().runs] == [plan]
+
+
+def test_inline_service_leaves_a_plan_that_hudi_started(tmp_path: Path) -> None:
+    """Even if it counts as dead; a plan that was not started is run."""
+    table, plan = planned(tmp_path / "t", options={**INLINE, "pyhudi.service.expiry.ms": 0})
+    started_by_hudi(table, plan)
+    assert "Hudi has started it" in table.upsert(rows(a="3")).services["compact"]
+    assert state_of(table, plan) is State.INFLIGHT
+    table.compact()
+    assert state_of(table, plan) is State.COMPLETED
+    waiting = table.schedule_compaction().planned
+    if waiting is not None:
+        table.upsert(rows(a="4"))
+        assert state_of(table, waiting) is State.COMPLETED
+
+
+def test_log_compaction_that_hudi_started_is_left_to_it(tmp_path: Path) -> None:
+    options = {**QUIET, "hoodie.log.compaction.blocks.threshold": 2}
+    table = hp.Table.create(str(tmp_path / "t"), name="t", record_key="id", table_type="mor", options=options)
+    for value in ("1", "2", "3", "4"):
+        table.upsert(rows(a=value))
+    plan = table.schedule_log_compaction().planned
+    assert plan is not None
+    started_by_hudi(table, plan, Action.LOGCOMPACTION)
+    assert "Hudi started it" in table.log_compact().remaining[plan]
+    assert state_of(table, plan) is State.INFLIGHT
+
+
+@pytest.mark.parametrize("expiry_ms", [0, 1_200_000])
+def test_option_defines_after_which_time_a_service_counts_as_dead(tmp_path: Path, expiry_ms: int) -> None:
+    table, plan = planned(tmp_path / "t", options={"pyhudi.service.expiry.ms": expiry_ms})
+    started_by_hudi(table, plan)
+    assert [run.instant for run in table.compact().runs] == ([plan] if expiry_ms == 0 else [])
+
+
+def pending_delta_commit(table: hp.Table, time: str) -> Callable[[], bool]:
+    """Begin a delta commit of the metadata table as Hudi 1.1 does during a write; return whether it is pending."""
+    store = table.context.storage.child(".hoodie/metadata")
+    names = [f".hoodie/timeline/{time}.deltacommit.{state}" for state in ("requested", "inflight")]
+    for name in names:
+        store.put(name, b"")
+    return lambda: all(store.stat(name) is not None for name in names)
+
+
+def test_open_delta_commit_of_the_metadata_table_stays_while_its_write_is_pending(tmp_path: Path) -> None:
+    table = hp.Table.create(str(tmp_path / "t"), name="t", record_key="id", options=QUIET)
+    time = str(int(table.upsert(rows(a="1")).instant or "") + 1)
+    workload = CommitMetadata(partition_to_write_stats={"p": (WriteStat(file_id="f", num_update_writes=1),)})
+    table.context.timeline.start(table.context.timeline.request(time, Action.COMMIT), workload.encode())
+    table.context.storage.put(f".hoodie/.heartbeat/{time}", b"")
+    is_pending = pending_delta_commit(table, time)
+    for value in "234":
+        table.upsert(rows(b=value))
+    assert is_pending()
+    table.context.storage.delete([f".hoodie/.heartbeat/{time}"])
+    # Its writer is dead, so the write and its delta commit are rolled back together.
+    table.upsert(rows(b="5"))
+    assert not is_pending()
+    assert table.validate().ok
+
+
+def test_delta_commit_of_the_metadata_table_without_a_pending_write_is_rolled_back(tmp_path: Path) -> None:
+    table = hp.Table.create(str(tmp_path / "t"), name="t", record_key="id", options=QUIET)
+    is_pending = pending_delta_commit(table, str(int(table.upsert(rows(a="1")).instant or "") + 1))
+    table.upsert(rows(a="2"))
+    assert not is_pending()
+
+
+def test_rollback_that_hudi_began_is_left_to_it_until_it_shows_no_activity(tmp_path: Path) -> None:
+    table = hp.Table.create(str(tmp_path / "t"), name="t", record_key="id", options=QUIET)
+    first = int(table.upsert(rows(a="1")).instant or "")
+    write, rollback = str(first + 1), str(first + 2)
+    table.context.timeline.request(write, Action.COMMIT)
+    plan = RollbackPlan(InstantInfo(write, "commit"))
+    path = table.context.timeline.path(Instant(rollback, Action.ROLLBACK, State.REQUESTED))
+    table.context.storage.put(path, plan.encode(b"0" * 16))
+    table.upsert(rows(a="2"))
+    with pytest.raises(InstantNotFound, match="is being rolled back by a process of Hudi"):
+        table.rollback(write)
+    assert {state_of(table, write), state_of(table, rollback)} == {State.REQUESTED}
+    age(tmp_path, rollback)
+    assert table.upsert(rows(a="3")).rolled_back == (write,)
+    assert state_of(table, rollback) is State.COMPLETED
+
+
+def test_rollback_that_pyhudi_began_is_completed_by_the_next_writer(tmp_path: Path) -> None:
+    table = hp.Table.create(str(tmp_path / "t"), name="t", record_key="id", options=QUIET)
+    first = int(table.upsert(rows(a="1")).instant or "")
+    write, rollback = str(first + 1), str(first + 2)
+    table.context.timeline.request(write, Action.COMMIT)
+    table.context.timeline.request(rollback, Action.ROLLBACK, RollbackPlan(InstantInfo(write, "commit")).encode(b"0" * 16))
+    assert table.upsert(rows(a="2")).rolled_back == (write,)
