@@ -24,7 +24,7 @@ from pyhudi.storage.environment import Environment, ReplayEnvironment
 from tests.support.rows import assert_same_rows
 
 OPTIONS = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}
-AT_ONCE = {"pyhudi.service.expiry.ms": 0}
+AT_ONCE = {"pyhudi.service.expiry.ms": "0"}
 
 
 def rows(batch: int, count: int = 40) -> pa.Table:
