@@ -24,6 +24,7 @@ from pyhudi.table.snapshot import load_snapshot, read_commit
 from pyhudi.tasks.read_slice import merge_columns, merge_slice
 from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.interop.pair import Pair, make
+from tests.support.hudi_dead_writes import SERVICES_ARE_DEAD
 from tests.support.hudi_log_compaction import MANUAL, commit_of, real_log_compaction, real_options
 from tests.support.rows import assert_same_rows
 
@@ -359,7 +360,7 @@ def test_failed_compaction_of_hudi_is_rolled_back_and_its_plan_executed(
     marker.touch()
     assert_same_rows(ours(path), before)
     assert_same_rows(theirs(hudi, path), before)
-    table.compact(instant)
+    table.compact(instant, options=SERVICES_ARE_DEAD)
     assert not (path / stat.path).exists()
     assert_same_rows(ours(path), before, ignoring=OWN)
     assert_same_rows(theirs(hudi, path), before, ignoring=OWN)
@@ -460,7 +461,7 @@ def test_failed_log_compaction_is_rolled_back_by_the_other_library(
         with pytest.raises(HudiFailure, match="nflight"):
             real_log_compaction(hudi, path, mode, log_format, instant)
     else:
-        assert table.log_compact().instant not in (None, instant)
+        assert table.log_compact(options=SERVICES_ARE_DEAD).instant not in (None, instant)
     assert not any((path / name).exists() for name in left)
     assert instant not in [i.request_time for i in table.timeline().instants]
     assert ("rollback", "COMPLETED") in {(e.action, e.state) for e in hudi.timeline(path)}

@@ -18,6 +18,7 @@ from pyhudi.errors import TableState
 from pyhudi.format.instants import Action
 from pyhudi.table.snapshot import load_snapshot
 from tests.interop.oracle import ApacheHudi, HudiFailure
+from tests.support.hudi_dead_writes import SERVICES_ARE_DEAD
 from tests.support.rows import assert_same_rows
 
 SCHEMA = pa.schema({"id": pa.string(), "city": pa.string(), "ts": pa.int64(), "v": pa.string()})
@@ -133,7 +134,7 @@ class Planned:
         if by == "theirs":
             self.hudi.compact(self.path, "run", planned, metadata=True)
         else:
-            self.table.compact(planned)
+            self.table.compact(planned, options=SERVICES_ARE_DEAD)
         assert not self.table.timeline().pending(Action.COMPACTION)
 
     def check(self) -> None:
