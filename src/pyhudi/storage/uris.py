@@ -5,7 +5,8 @@
     dropped
 
 There is no percent-decoding and no query or fragment. A space, '%', '#' or '?' is literal, because a partition folder
-such as `day=2026%2F11` has that exact name on disk. A relative path is resolved against the working directory.
+such as `day=2026%2F11` has that exact name on disk. A relative path is resolved against the working directory,
+and `~` or `~user` at the start of a path is the home directory, as in os.path.expanduser.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def parse_uri(text: str) -> Location:
         raise InvalidRequest(f"a table needs a path or URI, found {text!r}")
     matched = _SCHEME.match(text)
     if matched is None:
-        return Location("file", "", "/".join(_parts(absolute_path(text).replace(os.sep, "/"))))
+        return Location("file", "", "/".join(_parts(absolute_path(os.path.expanduser(text)).replace(os.sep, "/"))))
     scheme, path_text = matched.group(1).lower(), text[matched.end() :]
     authority = ""
     if path_text.startswith("//"):

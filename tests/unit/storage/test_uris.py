@@ -49,6 +49,12 @@ def test_a_relative_path_is_taken_from_the_working_directory() -> None:
     assert parse_uri("some/table").uri == "file:" + os.path.join(os.getcwd(), "some/table")
 
 
+def test_a_tilde_at_the_start_of_a_path_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert parse_uri("~/lake").uri == f"file:{tmp_path}/lake"
+    assert parse_uri("/data/~/lake").uri == "file:/data/~/lake"
+
+
 def test_spellings_of_one_place_have_one_key() -> None:
     assert parse_uri("s3a://b/t").key == parse_uri("s3://b/t/").key != parse_uri("s3://b/t2").key
 
