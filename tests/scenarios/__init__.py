@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scenarios import store_assignment
+from tests.scenarios import inserts, store_assignment
 from tests.scenarios.scenario import Scenario
 
-SCENARIOS: tuple[Scenario, ...] = (*store_assignment.SCENARIOS,)
+SCENARIOS: tuple[Scenario, ...] = (*inserts.SCENARIOS, *store_assignment.SCENARIOS)

@@ -31,15 +31,22 @@ from pyhudi.records.vectors import to_vectors
 _types = pa.types
 
 
-def has_names_of(input_schema: pa.Schema, target_schema: pa.Schema) -> bool:
-    """Return True if the columns have the names of the table's, in their order, and structs fields of the same names.
+def names_in_order_of(input_schema: pa.Schema, target_schema: pa.Schema) -> tuple[str, ...] | None:
+    """Match the columns of a query to those of a table by name.
 
-    Hudi then assigns the fields of structs by name, also in an INSERT without BY NAME.
+    Names match without regard to case. Hudi assigns by name, also in an INSERT without BY NAME, if both have the same
+    columns, in any order, and their structs the same fields.
+
+    Returns:
+        The table's names in the order of the query's columns; None if some do not match.
     """
-    return _same_names(input_schema.names, target_schema.names) and all(
-        _has_fields_of(input_field.type, target_field.type)
-        for input_field, target_field in zip(input_schema, target_schema, strict=True)
-    )
+    targets = {field.name.casefold(): field for field in target_schema}
+    matched = [targets.get(name.casefold()) for name in input_schema.names]
+    names = tuple(target.name for target in matched if target is not None)
+    if not len(set(names)) == len(matched) == len(target_schema):
+        return None
+    fits = (_has_fields_of(given.type, target.type) for given, target in zip(input_schema, matched, strict=True) if target)
+    return names if all(fits) else None
 
 
 def check_storable(input_schema: pa.Schema, target_schema: pa.Schema, *, casts_text: bool = False, by_name: bool = False) -> None:
@@ -115,10 +122,6 @@ def struct_positions(names: Iterable[str], target_names: Iterable[str], *, by_na
     positions = [exact.get(name, folded.get(name.casefold())) for name in target_names]
     known = [position for position in positions if position is not None]
     return known if len(set(known)) == len(names) else None
-
-
-def _same_names(names: Iterable[str], target_names: Iterable[str]) -> bool:
-    return [name.casefold() for name in names] == [name.casefold() for name in target_names]
 
 
 def _has_fields_of(input_type: pa.DataType, target_type: pa.DataType) -> bool:

@@ -43,7 +43,7 @@ from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.schema_cast import NULL_REMEDY
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.records.sql_quoting import quote_identifier
-from pyhudi.records.store_assignment import check_storable, has_names_of, stored
+from pyhudi.records.store_assignment import check_storable, stored
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.column_aliases import check_column_aliases
@@ -379,12 +379,10 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
     truncates = options.value_or_default(TIMESTAMPS_NANOSECONDS) == "cut"
     with opened(session, statement.query, truncates_nanoseconds=truncates) as (database, (text,)):
         query_schema = database.schema(text)
-        names = table_statements.without_meta(query_schema.names)
-        columns = table_statements.insert_columns(table, statement, names)
         positions = [position for position, name in enumerate(query_schema.names) if name not in META_COLUMNS]
-        input_schema = pa.schema([schema.field(name) for name in columns])
         assigned = pa.schema([query_schema.field(position) for position in positions])
-        by_name = statement.by_name or has_names_of(assigned, input_schema)
+        columns, by_name = table_statements.insert_columns(table, statement, assigned)
+        input_schema = pa.schema([schema.field(name) for name in columns])
         check_storable(assigned, input_schema, by_name=by_name)
 
         def batches() -> Iterator[pa.RecordBatch]:

@@ -47,7 +47,6 @@ from pyhudi.options.write_options import OPERATION
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.pushdown import COMPARED_DIFFERENTLY
 from pyhudi.records.sql_quoting import quote_name
-from pyhudi.records.store_assignment import has_names_of
 from pyhudi.sql_engine import spark_table_names, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
@@ -269,14 +268,12 @@ def _insert(session: SparkStatementSession, statement: S.Insert) -> WriteResult:
     operation, write_options = table_statements.insert_operation(table, statement, session.statement_options)
     frame = session.frame(statement.query)
     names = table_statements.without_meta(frame.columns)
-    columns = table_statements.insert_columns(table, statement, names)
     if len(names) < len(frame.columns):
         frame = frame.select(*map(quote_name, names))
+    columns, by_name = table_statements.insert_columns(table, statement, to_arrow_schema(frame.schema))
     schema = table.schema()
     constants = table_statements.constant_values(table, statement)
     values = {name: value for name, value in constants.items() if name not in columns}
-    assigned = pa.schema([schema.field(name) for name in columns])
-    by_name = statement.by_name or has_names_of(to_arrow_schema(frame.schema), assigned)
     rows = stored_frame(frame, columns, schema, values, fixed_columns(table.config), by_name=by_name)
     write: Callable[..., WriteResult] = getattr(table, operation)
     return write(rows, options=write_options)

@@ -50,6 +50,7 @@ from pyhudi.records.assignments import parse_literal
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import encode_partition_value, partition_paths
 from pyhudi.records.sql_quoting import quote_text
+from pyhudi.records.store_assignment import names_in_order_of
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.session_state import StatementOptions
 from pyhudi.sql_engine.sql_types import COMMENT, backquoted, column_type_name, column_type_text, field
@@ -313,11 +314,17 @@ def write_order(table: Table) -> tuple[str, ...]:
     return (*(name for name in names if name not in last), *(name for name in last if name in names))
 
 
-def insert_columns(table: Table, statement: S.Insert, names: Iterable[str]) -> tuple[str, ...]:
+def insert_columns(table: Table, statement: S.Insert, query: pa.Schema) -> tuple[tuple[str, ...], bool]:
     """Table columns to which the columns of an INSERT query are assigned, in the query's order.
 
+    A statement without BY NAME and without a list of columns assigns by name if the query has the names of all columns,
+    and by position otherwise.
+
     Args:
-        names: Columns of the query, without meta columns.
+        query: Columns of the query, without meta columns.
+
+    Returns:
+        The columns, and whether fields of structs are assigned by name too.
 
     Raises:
         InvalidRequest: A column does not exist, is assigned twice or not at all, or PARTITION names a column that is
@@ -327,13 +334,16 @@ def insert_columns(table: Table, statement: S.Insert, names: Iterable[str]) -> t
     for part in statement.partition:
         if resolve_table_column(table, part.column) not in partition_columns(table.config.keys):
             raise InvalidRequest(f"PARTITION names {part.column}, which is not a partition column of {table.uri}")
-    names = tuple(names)
+    names, schema = tuple(query.names), table.schema()
     if statement.by_name:
         given = tuple(resolve_table_column(table, name) for name in names)
     elif statement.columns is not None:
         given = tuple(resolve_table_column(table, name) for name in statement.columns)
     else:
         given = tuple(name for name in write_order(table) if name not in fixed)
+        matched = names_in_order_of(query, pa.schema([schema.field(name) for name in given]))
+        if matched is not None:
+            return matched, True
     twice = [name for number, name in enumerate(given) if name in given[:number] or name in fixed]
     if twice:
         raise InvalidRequest(f"INSERT INTO {statement.table} assigns column {twice[0]} twice")
@@ -342,7 +352,7 @@ def insert_columns(table: Table, statement: S.Insert, names: Iterable[str]) -> t
             f"INSERT INTO {statement.table} takes {len(given)} columns ({', '.join(given)}), but the query has {len(names)} "
             f"({', '.join(names)})"
         )
-    return given
+    return given, statement.by_name
 
 
 def constant_values(table: Table, statement: S.Insert) -> dict[str, pa.Scalar]:
