@@ -85,7 +85,8 @@ class RecordIndex(Index):
         return replace(requirements, key_shards=self._shards(write.store)) if write.moves_keys else requirements
 
     def requirements_met(self, commit: CommitPublishing) -> bool:
-        if not commit.operation.moves_keys:
+        metadata = commit.metadata
+        if not commit.operation.moves_keys or not (metadata.partition_to_write_stats or metadata.partition_to_replace_file_ids):
             return True
         return commit.requirements is not None and commit.requirements.key_shards == self._shards(commit.store)
 

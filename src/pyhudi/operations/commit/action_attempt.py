@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from pyhudi.errors import HudiError, InstantNotFound, WriteConflict
+from pyhudi.features.consistent_hashing.hashing_store import remove_hashing_metadata
+from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.format.names import parse_data_file_instant, parse_log_file
+from pyhudi.metadata_table.writer.metadata_commit import MetadataCommit
 from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.foreign_index_builds import foreign_index_builds
+from pyhudi.operations.commit.hbase_hooks import sync_rollback
+from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
 from pyhudi.operations.commit.rollback import rollback_failed_attempt, rollback_instant, rollback_own_write, withdraw_write
 from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.planning.conflicts import WriteStart
 from pyhudi.storage import liveness
 from pyhudi.storage.environment import Environment
+from pyhudi.storage.liveness import WriterHeartbeat
 from pyhudi.storage.markers import Markers
 from pyhudi.table.listing import DirectoryListing
-from pyhudi.table.snapshot import read_commit
+from pyhudi.table.partition_buckets import remove_counts
+from pyhudi.table.snapshot import load_snapshot, read_commit
 from pyhudi.table.table_context import TableContext
+
+_LOG = logging.getLogger("pyhudi.operations.commit")
 
 
 class Phases:
@@ -132,6 +144,8 @@ def rollback_own_attempt(transaction: Transaction) -> None:
             # A restore removed the plan, and listed files before the last ones were written.
             _remove_written(context, time)
         return
+    if _completed_without_rows(transaction):
+        return
     requested = Instant(transaction.instant_time, transaction.action, State.REQUESTED)
     has_only_begun = not transaction.started and transaction.action is not Action.REPLACECOMMIT
     if has_only_begun and withdraw_write(context, requested, transaction.settings):
@@ -147,6 +161,46 @@ def rollback_own_attempt(transaction: Transaction) -> None:
         transaction.heartbeat.stop(delete=True)
         _remove_written(context, transaction.instant_time)
     transaction.heartbeat.stop(delete=True)
+
+
+def _completed_without_rows(transaction: Transaction) -> bool:
+    """Complete a write without its rows if Hudi is building an index and may be waiting for the instant.
+
+    Returns:
+        False if the write has to be rolled back: no index is built, or the instant cannot be completed.
+    """
+    context, time, action = transaction.context, transaction.instant_time, transaction.action
+    if transaction.publishing or not foreign_index_builds(context, transaction.settings, context.timeline.load()):
+        return False
+    sync_rollback(context, transaction.settings, [time])
+    heartbeat = WriterHeartbeat(context.storage, context.env, time, transaction.settings.heartbeats)
+    heartbeat.start()
+    completion = Transaction(context, transaction.settings, time, action, heartbeat, transaction.requested_on)
+    completion.may_have_late_attempts = transaction.may_have_late_attempts
+    try:
+        snapshot = load_snapshot(context.reloaded())
+        if snapshot.schema is None:
+            return False
+        with context.locked(transaction.settings.lock_wait_ms) as locked:
+            completion.check_ownership(locked.timeline.load_files(), State.REQUESTED)
+            if action is Action.REPLACECOMMIT:
+                remove_hashing_metadata(locked, (time,))
+                remove_counts(locked, (time,))
+            transaction.started = True
+            if not any(i.request_time == time and i.state is State.INFLIGHT for i in locked.timeline.load().instants):
+                completion.start()
+        metadata = commit_metadata(Operation.UNKNOWN, (), snapshot.schema.stored_avro(context.config.name), {})
+        start = WriteStart.of(snapshot.timeline, snapshot.schema.avro)
+        hook = MetadataCommit(None, None, snapshot.schema.arrow, ())
+        completion.commit(PlannedCommit(metadata, start, metadata_commit=hook, shares_groups=True))
+    except HudiError as error:
+        transaction.publishing = completion.publishing
+        _LOG.warning("%s %s could not be completed without rows, and is rolled back: %s", action, time, error)
+        return False
+    finally:
+        # The next writer rolls back what remains of it.
+        heartbeat.stop(delete=completion.completed is not None)
+    return True
 
 
 def _remove_late_files(transaction: Transaction) -> None:

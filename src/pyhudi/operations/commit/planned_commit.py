@@ -94,6 +94,11 @@ class PlannedCommit:
         """File groups that the commit writes or depends on."""
         return written_groups(self.metadata).union(self.read_set)
 
+    @property
+    def changes_files(self) -> bool:
+        """True if the commit adds or replaces files."""
+        return bool(self.metadata.partition_to_write_stats or self.metadata.partition_to_replace_file_ids)
+
 
 def commit_metadata(
     operation: Operation,

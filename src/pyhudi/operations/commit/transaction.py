@@ -32,6 +32,7 @@ from pyhudi.operations.admin.restore import after_dead_restore
 from pyhudi.operations.commit.begin_checks import check_may_begin
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.conflict_check import ConflictCheck
+from pyhudi.operations.commit.foreign_index_builds import check_index_builds_recorded, wait_for_index_builds
 from pyhudi.operations.commit.hudi_writers import reject_late_foreign_writers, wait_for_foreign_writers
 from pyhudi.operations.commit.instant_times import new_instant_time, time_after
 from pyhudi.operations.commit.late_commit import (
@@ -186,6 +187,8 @@ class Transaction:
             wait_for_foreign_writers(self.context, self.settings, base_timeline, self.instant_time, waited_for)
         if check is not None and not planned.shares_groups:
             check.check_unlocked(None, groups)
+        if planned.changes_files and self.requested_on is not None and self.requested_on.pending(Action.INDEXING):
+            wait_for_index_builds(self.context, self.settings)
         # Another process may run the same plan, with the same instant time; only the lock shows whose files these are.
         is_shared = self.may_have_late_attempts or self.action.is_service
         if not is_shared:
@@ -206,6 +209,8 @@ class Transaction:
                     reject_late_foreign_writers(
                         self.context, self.settings, base_timeline, current_timeline, self.instant_time, waited_for
                     )
+                if planned.changes_files:
+                    check_index_builds_recorded(locked, self.settings, current_timeline)
                 if check is not None:
                     check.check(current_timeline, groups)
                     if current_timeline.last_completed_write() is None:

@@ -14,6 +14,7 @@ from pyhudi.format.instants import Instant
 from pyhudi.metadata_table.reader.metadata_listing import MetadataListing
 from pyhudi.operations.commit.action_attempt import Phases, backoff
 from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.foreign_index_builds import wait_for_index_builds
 from pyhudi.operations.commit.hudi_writers import wait_for_foreign_writers
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.transaction import Transaction
@@ -91,6 +92,7 @@ def exclusive_write(context: TableContext, settings: CommitSettings, longest_ms:
     """
     if not context.holds_lock:
         wait_for_foreign_writers(context, settings, context.timeline.load(), _LATEST, None)
+        wait_for_index_builds(context, settings)
     with context.exclusive(settings.lock_wait_ms, longest_ms) as locked:
         yield locked
 
