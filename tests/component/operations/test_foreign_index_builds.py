@@ -52,10 +52,10 @@ class Build:
             set_partitions(locked, (*rest, *ready), inflight)
 
     def request(self) -> None:
-        sealed = IndexPlan(1, (IndexPartitionInfo(1, INDEX, ""),)).encode(bytes(16))
-        # Sync markers of Hudi contain no checksum.
-        plan = sealed.replace(sealed[-16:], bytes(range(16)))
-        self.table.context.timeline.request(BUILD, Action.INDEXING, plan)
+        plan = IndexPlan(1, (IndexPartitionInfo(1, INDEX, ""),)).encode(bytes(range(16)))
+        context = self.table.context
+        # Timelines of PyHudi add a checksum to what they store, and Hudi does not.
+        context.storage.put(context.timeline.path(Instant(BUILD, Action.INDEXING, State.REQUESTED)), plan)
 
     def start(self) -> None:
         self.request()
