@@ -44,7 +44,7 @@ class Build:
         self.table = hp.Table(str(path), options=options)
 
     def record(self, ready: tuple[str, ...], inflight: tuple[str, ...]) -> None:
-        """Store the partitions in the properties, besides that of the file listing."""
+        """Store the partitions in the properties, in addition to that of the file listing."""
         context = self.table.context
         with context.locked() as locked:
             locked = locked.reloaded()
