@@ -38,6 +38,7 @@ from pyhudi.storage.markers import Markers
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, kind_of
+from tests.support.hudi_dead_writes import SERVICES_ARE_DEAD
 from tests.support.needs import WIDE
 from tests.support.shares import chosen
 
@@ -249,7 +250,7 @@ def test_suspended_past_the_lease(act: Act, kind: str, options: dict[str, object
 @pytest.mark.parametrize("kind", ["compaction", "clustering"])
 def test_resumed_rollback_does_not_remove_a_repeated_action(kind: str) -> None:
     """It was to roll back a dead attempt; concurrently another process did so and executed the plan, under the same instant."""
-    world = world_with_commits("mor", PLAIN)
+    world = world_with_commits("mor", {**PLAIN, **SERVICES_ARE_DEAD})
     if kind == "compaction":
         planned = world.table.schedule_compaction().planned
         action = Action.COMPACTION

@@ -29,6 +29,7 @@ from pyhudi.options.supported import parse_options
 from pyhudi.table.file_slices import LogFile
 from pyhudi.tasks.log_scan import read_headers
 from tests.simulation.tables import World
+from tests.support.hudi_dead_writes import SERVICES_ARE_DEAD
 
 QUIET = {"hoodie.compact.inline": False, "hoodie.parquet.small.file.limit": 0, "pyhudi.threads": 1}
 NINE = {**QUIET, "hoodie.write.table.version": 9, "hoodie.index.bloom.num_entries": 100}
@@ -197,7 +198,9 @@ def test_rolled_back_clustering_leaves_no_plan(tmp_path: Path) -> None:
     # Another process without a heartbeat may be running it.
     with pytest.raises(TableState, match=r"pending clustering.*unschedule_clustering"):
         table.upsert(changes)
-    table.unschedule_clustering(str(clustered.instant))
+    with pytest.raises(TableState, match=r"may be running it.*pyhudi.service.expiry.ms"):
+        table.unschedule_clustering(str(clustered.instant))
+    table.unschedule_clustering(str(clustered.instant), options=dict(SERVICES_ARE_DEAD))
     table.upsert(changes)
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == ["a", "b", "c"]
 

@@ -20,6 +20,7 @@ Source: docs/formats/writing.md, "Savepoint and restore".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from pyhudi.errors import CorruptData, SnapshotOutdated, TableState
@@ -142,8 +143,11 @@ def after_dead_restore(context: TableContext, settings: CommitSettings, begin: C
         return begin()
     except RestorePending:
         dead = [i for i in context.timeline.load().pending(Action.RESTORE) if _has_died(context, settings, i)]
-        if not dead or not finish_restore(context, settings, dead[0]):
+        if not dead:
             raise
+        # Another process may be completing it, or has: the action is refused again, or begins.
+        with suppress(RestorePending):
+            finish_restore(context, settings, dead[0])
     return begin()
 
 
