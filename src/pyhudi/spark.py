@@ -125,6 +125,7 @@ def write(
     options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, str] | None = None,
     *,
+    where: Filter | None = None,
     schema_mode: str | None = None,
     once: tuple[str, int] | None = None,
 ) -> WriteResult:
@@ -136,12 +137,15 @@ def write(
         df: The rows: a DataFrame, or rows of this process as in `Table.upsert` (PyArrow, Polars, pandas and others),
             which become one of the active session.
         path: Path or URI of the table.
-        mode: append; overwrite; errorifexists; ignore. overwrite replaces the table's rows and columns in one commit,
-            after all checks, so `df` may be read from the table itself. The table's type, key, partitioning and merge
-            mode stay, and contradicting options are refused. With insert_overwrite_table columns evolve, as with
-            append.
+        mode: One of Spark's save modes, append (the operation of `options`, upsert by default), overwrite, errorifexists
+            and ignore; or the name of an operation, above all upsert and insert. overwrite replaces the table's rows and
+            columns in one commit, after all checks, so `df` may be read from the table itself. The table's type, key,
+            partitioning and merge mode stay, and contradicting options are refused. With insert_overwrite_table columns
+            evolve, as with append.
         options: Hudi's, above all `hoodie.datasource.write.operation` (upsert by default; bulk_insert without a record key).
         storage_options: Credentials for PyHudi's own access.
+        where: With mode overwrite: predicate over the partition columns, as in `pyhudi.write`. Only the partitions that
+            match it are replaced.
         schema_mode: Allowed changes of the table's columns: "strict", "merge" (the default), "widen" or "evolve", as in
             `Table.upsert`.
         once: Application id and version of this write, as in `Table.upsert`.
@@ -159,7 +163,7 @@ def write(
     _configure_session(df.sparkSession)
     engine = SparkEngine(df.sparkSession)
     options = with_once(with_schema_mode(options, schema_mode), once)
-    save = Save.planned(path, mode, parse_options(options), storage_options, engine.input_schema(df))
+    save = Save.planned(path, mode, parse_options(options), storage_options, engine.input_schema(df), where)
     return save.run(engine, df, lambda keys: engine.partition_paths(df, keys))
 
 

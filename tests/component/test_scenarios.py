@@ -9,9 +9,9 @@ import pytest
 from tests.scenarios import SCENARIOS
 from tests.scenarios.scenario import Scenario
 from tests.support.drivers.driver import Driver, check, pairs
-from tests.support.drivers.embedded import CommandLine, EmbeddedSql, PythonTable
+from tests.support.drivers.embedded import CommandLine, EmbeddedSql, PythonTable, PythonWrite
 
 
-@pytest.mark.parametrize(("driver", "scenario"), pairs((PythonTable, EmbeddedSql, CommandLine), SCENARIOS))
+@pytest.mark.parametrize(("driver", "scenario"), pairs((PythonTable, PythonWrite, EmbeddedSql, CommandLine), SCENARIOS))
 def test_scenario(driver: type[Driver], scenario: Scenario, tmp_path: Path) -> None:
     check(driver(tmp_path), scenario)

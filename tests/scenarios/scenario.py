@@ -40,13 +40,15 @@ class Write:
 
     Attributes:
         rows: The rows.
-        mode: Name of the operation: upsert, insert or bulk_insert.
+        mode: Mode of `hp.write`; "" for its default.
         schema_mode: Changes of the table's columns that the write may make; "" for the default.
+        where: Predicate of the partitions that mode overwrite replaces; "" for none.
     """
 
     rows: pa.Table | Sequence[Mapping[str, Any]]
     mode: str = "upsert"
     schema_mode: str = ""
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)

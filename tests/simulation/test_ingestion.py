@@ -45,7 +45,7 @@ class Place:
             {
                 "path": self.target,
                 "source": source,
-                "operation": "insert",
+                "mode": "insert",
                 "error_table": self.errors,
                 "options": {"pyhudi.threads": 1, "hoodie.archive.automatic": False},
                 "retries": 0,
@@ -219,11 +219,11 @@ def test_services_follow_the_batches_of_a_merge_on_read_table() -> None:
     place = Place()
     batches: list[Rows] = [[{"id": "a", "value": number}] for number in range(6)]
     options = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 2, "pyhudi.threads": 1}
-    place.job(ListSource(batches, SCHEMA), operation="upsert", record_key="id", table_type="mor", options=options).run()
+    place.job(ListSource(batches, SCHEMA), mode="upsert", record_key="id", table_type="mor", options=options).run()
     actions = [row["action"] for row in place.table.inspect.commits().to_pylist()]
     assert actions.count("deltacommit") == 6
     assert actions.count("commit") >= 2
     again = ListSource(batches, SCHEMA)
-    place.job(again, operation="upsert").run()
+    place.job(again, mode="upsert").run()
     assert again.reads == ["6"]
     assert counted(place.table, "id", "value") == Counter({("a", 5): 1})

@@ -20,12 +20,12 @@ from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.save_modes import Save
 from pyhudi.operations.write.write_once import with_once
 from pyhudi.operations.write.write_settings import WriteOperation, with_schema_mode
+from pyhudi.options.declaration import Options
 from pyhudi.options.supported import parse_options
 from pyhudi.options.write_options import OPERATION, SCHEMA_MODE
+from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.schema_evolution import SchemaMode
 
-_MODES = ("append", "overwrite", "upsert", "ignore", "error")
-_OPERATIONS = {"append": WriteOperation.INSERT, "upsert": WriteOperation.UPSERT}
 _SCHEMAS = (SCHEMA_KEY, LATEST_SCHEMA_KEY)
 _RESERVED = ("hoodie", "_hoodie", "_hudi", "pyhudi", "_pyhudi", "deltastreamer", "streamer")
 
@@ -33,8 +33,9 @@ _RESERVED = ("hoodie", "_hoodie", "_hudi", "pyhudi", "_pyhudi", "deltastreamer",
 def write(
     path: str | os.PathLike[str],
     data: Any,
-    mode: str = "append",
+    mode: str | None = None,
     *,
+    where: Filter | None = None,
     record_key: str | Sequence[str] | None = None,
     partition_by: str | Sequence[str] | None = None,
     ordering: str | Sequence[str] | None = None,
@@ -53,9 +54,13 @@ def write(
     Args:
         path: Location of the table.
         data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
-        mode: "append" inserts. "upsert" inserts new keys and merges the others. "overwrite" replaces all rows and columns
-            in one commit; type, key and partitioning of the table stay. "ignore" writes nothing if the table exists, and
-            "error" raises.
+        mode: None upserts, as in Hudi: inserts new keys and merges the others; a table without record key takes all rows
+            as new ones. "append" inserts, whether a key exists or not. "overwrite" replaces all rows and columns in one
+            commit; type, key and partitioning of the table stay. "ignore" writes nothing if the table exists, and "error"
+            raises. Or the name of an operation: "upsert", "insert", "bulk_insert", "insert_overwrite",
+            "insert_overwrite_table".
+        where: With mode "overwrite": predicate over the partition columns. Only the partitions that match it are replaced,
+            and columns stay, as in `Table.insert_overwrite`.
         record_key: Record key fields of a new table, as in `Table.create`; an existing table must have the same.
         partition_by: Partition fields of a new table.
         ordering: Ordering fields of a new table.
@@ -77,10 +82,8 @@ def write(
 
     Example:
         >>> result = hp.write("/data/trips", frame, record_key="id", ordering="ts")
-        >>> result = hp.write("/data/trips", frame, mode="upsert")
+        >>> result = hp.write("/data/trips", frame, mode="append")
     """
-    if mode not in _MODES:
-        raise InvalidRequest(f"mode {mode!r} is unknown: choose from {', '.join(_MODES)}")
     _check_commit_metadata(commit_metadata)
     parsed = with_table_arguments(
         parse_options(with_once(with_schema_mode(options, schema_mode), once)),
@@ -100,14 +103,23 @@ def write(
         stored = table_columns(path, storage_options) or ()
         data = required_without_nulls(data, {field.name for field in stored if not field.nullable})
     rows = data if is_spark_value(data) else arrow_reader(data)
-    operation = _OPERATIONS.get(mode)
-    if parsed.explicit(OPERATION) is None and operation is not None:
-        parsed = parsed.merged({OPERATION.key: operation.value})
-    elif mode == "upsert" and parsed.explicit(OPERATION) != operation:
-        raise InvalidRequest(f"mode upsert contradicts option {OPERATION}={parsed.explicit(OPERATION)}")
-    save = Save.planned(path, "append" if mode == "upsert" else mode, parsed, storage_options, engine.input_schema(rows))
+    save = Save.planned(path, _mode(mode, parsed), parsed, storage_options, engine.input_schema(rows), where)
     entries = (*save.settings.extra_metadata, *(commit_metadata or {}).items())
     return replace(save, settings=replace(save.settings, extra_metadata=entries)).run(engine, rows, _no_partitions)
+
+
+def _mode(mode: str | None, options: Options) -> str:
+    """Return the mode of `Save`, where append leaves the operation to the options."""
+    if mode is None:
+        return "append"
+    if mode.strip().lower() != "append":
+        return mode
+    explicit = options.explicit(OPERATION)
+    if explicit in (WriteOperation.INSERT, WriteOperation.BULK_INSERT):
+        return explicit
+    if explicit is not None:
+        raise InvalidRequest(f"mode append inserts, and contradicts option {OPERATION}={explicit}: leave the mode out")
+    return str(WriteOperation.INSERT)
 
 
 def _check_commit_metadata(entries: Mapping[str, str] | None) -> None:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import typer
 
 from pyhudi.api.table import Table
+from pyhudi.api.write_function import write
 from pyhudi.cli.arguments import (
     OptionsOption,
     OutputOption,
@@ -50,7 +51,7 @@ OnceOption = Annotated[
     str | None,
     typer.Option("--once", metavar="APPLICATION:VERSION", help="Write nothing if this or a later version is committed."),
 ]
-_LOADS = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table")
+_LOADS = ("upsert", "append", "overwrite", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -66,7 +67,7 @@ def create(
     ordering: Annotated[
         list[str] | None, typer.Option("--ordering", help="An ordering field: the record with the larger value wins.")
     ] = None,
-    table_type: Annotated[str | None, typer.Option("--type", help="cow (default) or mor.")] = None,
+    table_type: Annotated[str | None, typer.Option("--table-type", help="cow (default) or mor.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Table name; the name of the folder by default.")] = None,
     storage: StorageOption = None,
     options: OptionsOption = None,
@@ -93,7 +94,13 @@ def create(
 def load(
     table: TableArgument,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, CSV, JSON lines, Arrow or ORC.", exists=True)],
-    operation: Annotated[str, typer.Option("--operation", help=f"Write operation: {', '.join(_LOADS)}.")] = "upsert",
+    mode: Annotated[
+        str | None,
+        typer.Option("--mode", help=f"As in hp.write: {', '.join(_LOADS)}; by default upsert, or insert without keys."),
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", help="With mode overwrite: predicate of the partitions that are replaced.")
+    ] = None,
     schema_mode: Annotated[
         SchemaMode | None, typer.Option("--schema-mode", help="Schema evolution that the files may cause; merge by default.")
     ] = None,
@@ -103,16 +110,24 @@ def load(
     options: OptionsOption = None,
 ) -> None:
     """Load files into a table, as one commit."""
-    if operation not in _LOADS:
-        raise InvalidRequest(f"--operation {operation} is unknown: choose from {', '.join(_LOADS)}")
+    if mode is not None and mode not in _LOADS:
+        raise InvalidRequest(f"--mode {mode} is unknown: choose from {', '.join(_LOADS)}")
     formats = {_format_of(path) for path in files}
     if len(formats) > 1:
         raise InvalidRequest(f"the files have several formats ({', '.join(sorted(formats))}): load each format separately")
-    opened, given = open_for_call(table, storage, options)
+    opened, _ = open_for_call(table, storage, options)
     format_ = formats.pop()
-    mode = None if schema_mode is None else str(schema_mode)
-    rows = _file_rows(files, format_, opened, may_widen=mode is not None)
-    print_value(getattr(opened, operation)(rows, schema_mode=mode, options=_with_once(given, once)), output)
+    rows = _file_rows(files, format_, opened, may_widen=schema_mode is not None)
+    result = write(
+        table,
+        rows,
+        mode,
+        where=where,
+        schema_mode=None if schema_mode is None else str(schema_mode),
+        options={**parse_pairs(options), **_with_once({}, once)},
+        storage_options=parse_pairs(storage),
+    )
+    print_value(result, output)
 
 
 def _file_rows(files: list[Path], format_: str, table: Table, *, may_widen: bool) -> Any:

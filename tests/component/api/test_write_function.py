@@ -31,13 +31,35 @@ def ids(uri: str) -> list[int]:
     return sorted(hp.Table(uri).scan(["id"]).to_arrow()["id"].to_pylist())
 
 
-def test_append_creates_the_table_and_inserts(uri: str) -> None:
+def test_a_write_creates_the_table_and_upserts(uri: str) -> None:
     first = hp.write(uri, rows(1, 2), record_key="id", partition_by="day", ordering="ts", table_type="mor", name="trips")
-    assert (first.operation, first.rows_inserted) == ("insert", 2)
+    assert (first.operation, first.rows_inserted) == ("upsert", 2)
     table = hp.Table(uri)
     assert (table.name, table.config.is_cow, table.config.keys.record_fields) == ("trips", False, ("id",))
     hp.write(uri, [{"id": 3, "ts": 1, "day": "2026-01-02"}])
     assert ids(uri) == [1, 2, 3]
+    assert hp.write(uri, rows(2)).rows_updated == 1
+
+
+def test_modes_that_contradict_the_operation_are_refused(uri: str) -> None:
+    for mode, operation, where in (
+        ("append", "upsert", None),
+        ("upsert", "insert", None),
+        ("overwrite", "upsert", "day = '2026-01-01'"),
+    ):
+        with pytest.raises(InvalidRequest, match=f"contradicts option hoodie.datasource.write.operation={operation}"):
+            hp.write(uri, rows(1), mode, where=where, options={"hoodie.datasource.write.operation": operation})
+    assert (
+        hp.write(uri, rows(1), "append", options={"hoodie.datasource.write.operation": "bulk_insert"}).operation == "bulk_insert"
+    )
+
+
+def test_a_first_overwrite_with_a_predicate_creates_the_table(uri: str) -> None:
+    more: dict[str, Any] = {"mode": "overwrite", "where": "day = '2026-01-01'", "record_key": "id", "partition_by": "day"}
+    with pytest.raises(InvalidRequest, match="lie outside of the overwrite"):
+        hp.write(uri, rows(1, day="2026-01-02"), **more)
+    assert not hp.Table.exists(uri)
+    assert hp.write(uri, rows(1), **more).rows_inserted == 1
 
 
 def test_upsert_overwrite_ignore_and_error(uri: str) -> None:

@@ -33,7 +33,18 @@ def call(*arguments: object, code: int = 0) -> str:
 @pytest.fixture
 def uri(tmp_path: Path) -> str:
     folder = tmp_path / "t"
-    call("create", folder, "--record-key", "id", "--partition-by", "city", "--type", "mor", "-O", "hoodie.table.cdc.enabled=true")
+    call(
+        "create",
+        folder,
+        "--record-key",
+        "id",
+        "--partition-by",
+        "city",
+        "--table-type",
+        "mor",
+        "-O",
+        "hoodie.table.cdc.enabled=true",
+    )
     pq.write_table(ROWS, tmp_path / "rows.parquet")
     call("load", folder, tmp_path / "rows.parquet", *QUIET)
     return str(folder)
@@ -59,9 +70,9 @@ def test_load_error_names_the_schema_mode(uri: str, tmp_path: Path) -> None:
     pa.csv.write_csv(pa.table({"id": ["d"], "city": ["sf"], "n": [4], "extra": ["x"]}), file)
     with pytest.raises(InvalidRequest, match="schema mode strict"):
         call("load", uri, file, "--schema-mode", "strict", *QUIET)
-    result = json.loads(call("load", uri, file, "--operation", "insert", "-o", "json", *QUIET))
+    result = json.loads(call("load", uri, file, "--mode", "insert", "-o", "json", *QUIET))
     assert result["schema_changes"] == ["extra string is new"]
-    for wrong in (["load", uri, tmp_path / "rows.parquet", file], ["load", uri, file, "--operation", "delete"]):
+    for wrong in (["load", uri, tmp_path / "rows.parquet", file], ["load", uri, file, "--mode", "delete"]):
         with pytest.raises(InvalidRequest):
             call(*wrong)
     with pytest.raises(InvalidRequest, match="has an unknown format"):

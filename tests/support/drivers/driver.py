@@ -66,7 +66,7 @@ def can_run(driver: type[Driver], scenario: Scenario) -> bool:
 
 def pairs(drivers: Collection[type[Driver]], scenarios: Sequence[Scenario]) -> list[Any]:
     """The combinations of drivers and scenarios that can run, as parameters of a test."""
-    known = {"python", "sql", "command line", "spark python", "spark sql", "hudi"}
+    known = {"python", "python write", "sql", "command line", "spark python", "spark sql", "hudi"}
     for scenario in scenarios:
         assert known >= scenario.skip.keys(), f"{scenario.name}: unknown driver in skip"
     return [

@@ -24,10 +24,15 @@ class PythonTable(Driver):
     name = "python"
     steps: ClassVar[tuple[type[Any], ...]] = (Write, Update, Merge, Delete, Service)
 
+    @classmethod
+    def has(cls, step: Step) -> bool:
+        return super().has(step) and not (isinstance(step, Write) and not hasattr(hp.Table, step.mode or "-"))
+
     def run(self, step: Step) -> Sequence[str] | None:
         table = hp.Table(self.path)
         if isinstance(step, Write):
-            result = getattr(table, step.mode)(step.rows, schema_mode=step.schema_mode or None)
+            predicate = {"where": step.where} if step.where else {}
+            result = getattr(table, step.mode)(step.rows, schema_mode=step.schema_mode or None, **predicate)
         elif isinstance(step, Update):
             result = table.update({**step.set, **step.values}, step.where or None)
         elif isinstance(step, Merge):
@@ -39,6 +44,18 @@ class PythonTable(Driver):
             getattr(table, step.name)()
             return None
         return list(result.schema_changes)
+
+
+class PythonWrite(Driver):
+    """`hp.write`."""
+
+    name = "python write"
+    steps: ClassVar[tuple[type[Any], ...]] = (Write,)
+
+    def run(self, step: Step) -> Sequence[str] | None:
+        assert isinstance(step, Write)
+        more: dict[str, Any] = {"where": step.where or None, "schema_mode": step.schema_mode or None}
+        return list(hp.write(self.path, step.rows, step.mode or None, **more).schema_changes)
 
 
 def with_clauses(merge: Any, step: Merge) -> Any:
@@ -91,8 +108,8 @@ class CommandLine(Driver):
             pq.write_table(step.rows, file)
         else:
             file.write_text("".join(json.dumps(dict(row), default=_json) + "\n" for row in step.rows))
-        more = ["--schema-mode", step.schema_mode] if step.schema_mode else []
-        self._run("load", self.path, str(file), "--operation", step.mode, *more)
+        words = {"--mode": step.mode, "--where": step.where, "--schema-mode": step.schema_mode}
+        self._run("load", self.path, str(file), *(part for word, text in words.items() if text for part in (word, text)))
         return None
 
     def _run(self, *arguments: str) -> None:

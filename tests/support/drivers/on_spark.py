@@ -37,12 +37,11 @@ class SparkPython(SparkDriver):
     def run(self, step: Step) -> Sequence[str] | None:
         table = hp.Table(self.path)
         if isinstance(step, Write):
-            mode = step.schema_mode or None
-            if isinstance(step.rows, pa.Table):
-                result = getattr(table, step.mode)(self.session.createDataFrame(step.rows), schema_mode=mode)
-            else:
-                options = {"hoodie.datasource.write.operation": step.mode}
-                result = hs.write([dict(row) for row in step.rows], self.path, options=options, schema_mode=mode)
+            given: Any = step.rows
+            typed = isinstance(given, pa.Table)
+            rows = self.session.createDataFrame(given) if typed else [dict(row) for row in given]
+            more: dict[str, Any] = {"where": step.where or None, "schema_mode": step.schema_mode or None}
+            result = hs.write(rows, self.path, step.mode or "append", **more)
         elif isinstance(step, Update):
             values = {**step.set, **step.values}
             result = hs.update(self.session, self.path, values, step.where or None, options=_FEW_FILES)

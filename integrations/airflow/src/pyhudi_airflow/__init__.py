@@ -43,7 +43,7 @@ class HudiWriteOperator(BaseOperator):
         *,
         path: str,
         rows: Callable[[Any], Any],
-        mode: str = "append",
+        mode: str | None = None,
         connection: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         **operator: Any,

@@ -106,6 +106,6 @@ class Ingest:
                 self._stop.wait(pause_s)
                 continue
             if not has_more:
-                if self._config.mode == "once":
+                if not self._config.continuous:
                     return
                 self._stop.wait(self._config.poll_seconds)

@@ -23,6 +23,7 @@ from pyhudi.features.ingestion.sql_source import SqlSource
 from pyhudi.operations.admin.stored_settings import table_constraints
 from pyhudi.operations.commit.events import OperationEvent, notify_listeners
 from pyhudi.operations.commit.results import IngestedBatch, WriteResult
+from pyhudi.operations.write.save_modes import mode_operation
 from pyhudi.operations.write.write_once import CommitSearch
 from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.operations.write.write_settings import WriteOperation, with_schema_mode
@@ -255,7 +256,8 @@ class TableIngestion:
         if self._job.services == "none":
             options[SERVICES_SWITCH.key] = False
         has_keys = bool(table.config.keys.record_fields)
-        operation = WriteOperation(self._job.operation or (WriteOperation.UPSERT if has_keys else WriteOperation.INSERT))
+        default = WriteOperation.UPSERT if has_keys else WriteOperation.INSERT
+        operation = default if self._job.mode is None else mode_operation(self._job.mode) or WriteOperation.INSERT
         try:
             with ExitStack() as resources:
                 rows = (

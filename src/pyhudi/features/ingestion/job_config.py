@@ -36,8 +36,7 @@ SOURCES: Mapping[str, Callable[..., Source]] = {
     "sql": SqlSource,
     "kafka": KafkaSource,
 }
-_MODES = ("once", "continuous")
-_OPERATIONS = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table")
+_MODES = ("upsert", "append", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table")
 _SERVICES = ("inline", "background", "none")
 _SCHEMAS = ("file", "table", "registry")
 
@@ -54,7 +53,7 @@ class TableJob:
         partition_by: Partition fields of a new table.
         ordering: Ordering fields of a new table.
         table_type: `cow` or `mor`, for a new table.
-        operation: Write operation; None is upsert, and insert if the table generates its record keys.
+        mode: How rows are written, as in `pyhudi.write`; None is upsert, and insert if the table generates its record keys.
         options: `hoodie.*` options of the table.
         storage_options: Credentials and settings of the table's store.
         schema_mode: Schema evolution that rows may cause, as in `Table.upsert`.
@@ -75,7 +74,7 @@ class TableJob:
     partition_by: tuple[str, ...] | None = None
     ordering: tuple[str, ...] | None = None
     table_type: str | None = None
-    operation: str | None = None
+    mode: str | None = None
     options: Mapping[str, object] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     schema_mode: str | None = None
@@ -89,7 +88,7 @@ class TableJob:
     ignore_checkpoint: str | None = None
 
     def __post_init__(self) -> None:
-        for name, value, allowed in (("operation", self.operation, _OPERATIONS), ("services", self.services, _SERVICES)):
+        for name, value, allowed in (("mode", self.mode, _MODES), ("services", self.services, _SERVICES)):
             if value is not None and value not in allowed:
                 raise InvalidRequest(f"table {self.path} has {name}={value!r}: choose from {', '.join(allowed)}")
         for name, number in (("max_rows", self.max_rows), ("max_bytes", self.max_bytes)):
@@ -169,7 +168,7 @@ class JobConfig:
 
     Attributes:
         tables: Its tables.
-        mode: once reads until no source has new rows; continuous reads until it is stopped.
+        continuous: Read until the job is stopped, not only until no source has new rows.
         poll_seconds: Pause of a table without new rows, if continuous.
         threads: Number of tables that are ingested at the same time.
         retries: Number of retries after a failure that may pass, such as an unavailable store, in a row.
@@ -177,15 +176,13 @@ class JobConfig:
     """
 
     tables: tuple[TableJob, ...]
-    mode: str = "once"
+    continuous: bool = False
     poll_seconds: float = 10.0
     threads: int = 4
     retries: int = 3
     retry_seconds: float = 5.0
 
     def __post_init__(self) -> None:
-        if self.mode not in _MODES:
-            raise InvalidRequest(f"the job has mode={self.mode!r}: choose from {', '.join(_MODES)}")
         if not self.tables:
             raise InvalidRequest("the job has no table: add a section [[table]]")
         if self.poll_seconds <= 0 or self.retry_seconds < 0 or self.threads < 1 or self.retries < 0:

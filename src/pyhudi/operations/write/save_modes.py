@@ -1,11 +1,13 @@
 """Save modes of Spark's DataFrame writers: rows, a path, a save mode and one mapping of options, for a table that may not exist.
 
     append           writes with the operation of the options; creates the table from the options if there is none
-    overwrite        replaces the rows and columns of the table in one commit, and retains its configuration
+    overwrite        replaces the rows and columns of the table in one commit, and retains its configuration; with a
+                     predicate, the rows of the partitions that match it
     errorifexists    fails if the table exists
     ignore           writes nothing if the table exists
 
-A first write that fails, for example because of invalid rows, leaves no table.
+The name of an operation that writes rows is mode append with that operation. A first write that fails, for example because
+of invalid rows, leaves no table.
 
 Source: docs/formats/writing.md, "Options against the table".
 """
@@ -44,6 +46,7 @@ from pyhudi.options.declaration import Options
 from pyhudi.options.scope import check_table_options, spark_write_operation
 from pyhudi.options.table_options import RECORD_KEY_FIELDS
 from pyhudi.options.write_options import ONCE, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE
+from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import SystemEnvironment
@@ -52,13 +55,20 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine
 from pyhudi.tasks.write_tasks import WriteStatus
 
-_MODES = {
+_SAVE_MODES = {
     "append": "append",
     "overwrite": "overwrite",
     "error": "errorifexists",
     "errorifexists": "errorifexists",
     "ignore": "ignore",
 }
+_OPERATIONS = {
+    str(operation): operation
+    for operation in WriteOperation
+    if operation not in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION)
+}
+MODES = (*_SAVE_MODES, *_OPERATIONS)
+"""Save modes, and the operations that can be passed in their place."""
 
 _RACES = 5
 """Attempts to open or create a table that other writers create or remove."""
@@ -81,6 +91,7 @@ class Save:
         mode: The save mode.
         call_options: Options of the call.
         columns: Columns of the rows.
+        where: Predicate of the partitions that mode overwrite replaces; None for the whole table.
     """
 
     uri: str | os.PathLike[str]
@@ -92,6 +103,7 @@ class Save:
     mode: str
     call_options: Options
     columns: pa.Schema
+    where: Filter | None = None
 
     @classmethod
     def planned(
@@ -101,30 +113,33 @@ class Save:
         options: Options,
         storage_options: Mapping[str, str] | None,
         columns: pa.Schema,
+        where: Filter | None = None,
     ) -> Save:
         """Check everything that can be refused before a table is created or a row is read.
 
         Args:
             uri: Location of the table.
-            mode: Save mode.
+            mode: Save mode, or the name of an operation.
             columns: Columns of the rows.
+            where: Predicate of the partitions that mode overwrite replaces.
 
         Raises:
             TableExists: The table exists, and the mode is errorifexists.
             InvalidRequest: Options or columns are invalid for the table.
         """
-        mode = _save_mode(mode, options)
+        call = (mode, options, columns, where)
+        mode, options = _save_mode(mode, options, where)
         uri, storage_options = resolve_location(uri, storage_options)
         existing: TableConfig | None = None
         with suppress(TableNotFound):
             existing = load_table_config(storage := open_storage(uri, storage_options))
-        call_options, call = options, (mode, options, columns)
+        call_options = options
         options = with_new_options(options) if existing is None else with_stored_options(options, existing, storage.uri)
         if existing is not None and mode == "errorifexists":
             raise existing_table_error(uri, storage_options, options, "mode append adds to it")
         operation = _operation(options, columns, existing)
         check_table_options(spark_write_operation(operation), options)
-        settings = WriteSettings.of(options, operation)
+        settings = replace(WriteSettings.of(options, operation), overwrite_where=where)
         if existing is not None and mode == "ignore":
             return cls(uri, storage_options, options, None, settings, True, *call)
         check_sync(settings.sync)
@@ -193,7 +208,7 @@ class Save:
                 return save, save._create_table() if save.context is None else save.context.reloaded()
             except (TableExists, TableNotFound) as error:
                 failure = error
-            planned = Save.planned(save.uri, save.mode, save.call_options, save.storage_options, save.columns)
+            planned = Save.planned(save.uri, save.mode, save.call_options, save.storage_options, save.columns, save.where)
             entries = save.settings.extra_metadata
             save = replace(planned, settings=replace(planned.settings, extra_metadata=entries))
         assert failure is not None, "each attempt has failed"
@@ -261,17 +276,34 @@ def _discard(context: TableContext, settings: WriteSettings, error: Exception) -
     discard_after_error(context, settings.commit.lock_wait_ms, error)
 
 
-def _save_mode(mode: str, options: Options) -> str:
-    """Return the mode of the call, or that of the option if the call has the default of Spark's writers."""
-    save_mode = _MODES.get(mode.strip().lower())
-    if save_mode is None:
-        raise InvalidRequest(f"save mode {mode!r} is not supported; use append, overwrite, errorifexists or ignore")
-    named = options.explicit(SAVE_MODE)
-    if named is None or named == save_mode:
-        return save_mode
-    if save_mode != "append":
-        raise InvalidRequest(f"save mode {mode} contradicts option {SAVE_MODE}={named}")
-    return named
+def mode_operation(mode: str) -> WriteOperation | None:
+    """Return the operation that a mode names, None for a save mode. Raises InvalidRequest for an unknown mode."""
+    word = mode.strip().lower()
+    if word not in MODES:
+        raise InvalidRequest(f"mode {mode!r} is unknown: choose from {', '.join(MODES)}")
+    return _OPERATIONS.get(word)
+
+
+def _save_mode(mode: str, options: Options, where: Filter | None) -> tuple[str, Options]:
+    """Return the save mode, and the options with the operation that the mode or the predicate selects.
+
+    Mode append, the default of Spark's writers, leaves the choice to the option.
+    """
+    operation, save_mode = mode_operation(mode), _SAVE_MODES.get(mode.strip().lower(), "append")
+    named, explicit = options.explicit(SAVE_MODE), options.explicit(OPERATION)
+    if named not in (None, save_mode) and (save_mode != "append" or operation is not None):
+        raise InvalidRequest(f"mode {mode} contradicts option {SAVE_MODE}={named}")
+    save_mode = named or save_mode
+    if where is not None:
+        if save_mode != "overwrite" and operation is not WriteOperation.INSERT_OVERWRITE:
+            raise InvalidRequest(f"where= selects the partitions to replace and requires mode overwrite, not {mode}")
+        save_mode, operation = "append", WriteOperation.INSERT_OVERWRITE
+    if operation is None:
+        return save_mode, options
+    if explicit not in (None, str(operation)):
+        by = f"mode {mode}" if where is None else f"mode {mode} with where="
+        raise InvalidRequest(f"{by} contradicts option {OPERATION}={explicit}")
+    return save_mode, options.merged({OPERATION.key: str(operation)})
 
 
 def _check_same_table(uri: str | os.PathLike[str], options: Options, existing: TableConfig) -> None:

@@ -31,9 +31,9 @@ def test_a_job_runs_once_and_reports_what_it_did(tmp_path: Path) -> None:
 
 
 def test_a_bad_job_is_refused(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["ingest", "--config", str(job_file(tmp_path, 'mode = "twice"'))])
+    done = CliRunner().invoke(app, ["ingest", "--config", str(job_file(tmp_path, "continuous = 2"))])
     assert isinstance(done.exception, InvalidRequest)
-    assert "choose from once, continuous" in str(done.exception)
+    assert "for continuous: pass true or false" in str(done.exception)
     assert not (tmp_path / "t").exists()
 
 
@@ -45,7 +45,7 @@ def test_a_signal_ends_a_continuous_job_after_its_batch(tmp_path: Path, name: st
         f"import os, signal\n\ndef at_once(rows):\n    os.kill(os.getpid(), signal.{name})\n    return rows\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    file = job_file(tmp_path, 'mode = "continuous"')
+    file = job_file(tmp_path, "continuous = true")
     file.write_text(file.read_text() + 'transforms = [{ function = "signalling:at_once" }]\n')
     before = signal.getsignal(getattr(signal, name))
     done = CliRunner().invoke(app, ["ingest", "-c", str(file)])

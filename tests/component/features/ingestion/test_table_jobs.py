@@ -139,7 +139,7 @@ def test_a_restore_of_the_source_behind_the_checkpoint_is_reported() -> None:
     pair.upsert(3)
     with pytest.raises(TableState, match="rolled back"):
         pair.run()
-    pair.run(ignore_checkpoint="after the restore", operation="insert_overwrite_table")
+    pair.run(ignore_checkpoint="after the restore", mode="insert_overwrite_table")
     pair.check_equal()
 
 
@@ -359,7 +359,7 @@ def test_a_continuous_job_stops_after_the_batch_that_it_writes() -> None:
                 job.stop()
             return pa.table({"id": [number]}), str(number)
 
-    job = hp.Ingest({"path": uri, "mode": "continuous", "source": Endless()})
+    job = hp.Ingest({"path": uri, "continuous": True, "source": Endless()})
     result = job.run()[0]
     assert (result.batches, result.checkpoint) == (3, "3")
     assert checkpoints(Table(uri)) == ["1", "2", "3"]

@@ -24,7 +24,7 @@ def test_a_file_with_two_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     secret.write_text("hunter-three\n")
     file = tmp_path / "job.toml"
     file.write_text(f"""
-mode = "continuous"
+continuous = true
 poll_seconds = 1
 
 [[table]]
@@ -50,7 +50,7 @@ secret_access_key = {{ file = "{secret}" }}
 """)
     job = load_config(file)
     trips, orders = job.tables
-    assert (job.mode, job.poll_seconds) == ("continuous", 1.0)
+    assert (job.continuous, job.poll_seconds) == (True, 1.0)
     assert (trips.record_key, trips.ordering, trips.limit.size_bytes) == (("id",), ("ts",), 1000)
     assert trips.transforms == (SqlTransform("SELECT * FROM <SRC>"),)
     source = orders.open_source(SystemEnvironment())
@@ -65,7 +65,7 @@ secret_access_key = {{ file = "{secret}" }}
     ("config", "message"),
     [
         ({**TABLE, "recordkey": "id"}, "unknown key 'recordkey'; did you mean record_key"),
-        ({"table": [TABLE], "mod": "once"}, "unknown key 'mod'; did you mean mode"),
+        ({"table": [TABLE], "continuos": True}, "unknown key 'continuos'; did you mean continuous"),
         ({**TABLE, "source": {"kind": "file"}}, "kind='file'.*did you mean files"),
         ({**TABLE, "source": {"path": "/in"}}, "kind=None: choose from files, table, sql, kafka"),
         ({**TABLE, "source": {**FILES, "formt": "csv"}}, "unknown key 'formt'; did you mean format"),
@@ -79,7 +79,7 @@ secret_access_key = {{ file = "{secret}" }}
         ({**TABLE, "transforms": [{"function": "no_such_module_x:f"}]}, "cannot be imported"),
         ({**TABLE, "transforms": [{"function": "json"}]}, "pass module:function"),
         ({**TABLE, "transforms": [{"sql_file": "/no/such/file.sql"}]}, "/no/such/file.sql cannot be read"),
-        ({**TABLE, "operation": "merge"}, "operation='merge': choose from upsert"),
+        ({**TABLE, "mode": "merge"}, "mode='merge': choose from upsert"),
         ({**TABLE, "services": "apart"}, "services='apart': choose from inline, background, none"),
         ({**TABLE, "max_rows": 0}, "max_rows=0"),
         ({**TABLE, "max_rows": "many"}, "type str for max_rows: pass a whole number"),
@@ -91,7 +91,7 @@ secret_access_key = {{ file = "{secret}" }}
         ({"table": [TABLE, {**TABLE, "path": "/t/"}]}, "/t twice"),
         ({"table": []}, "has no table"),
         ({"tabel": [TABLE]}, "no section .*'tabel' is unknown"),
-        ({"table": [TABLE], "mode": "forever"}, "mode='forever'"),
+        ({"table": [TABLE], "mode": "once"}, "unknown key 'mode'"),
         ({"table": [TABLE], "threads": 0}, "threads of 1 or more"),
     ],
 )
