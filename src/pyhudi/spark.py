@@ -46,8 +46,7 @@ from pyhudi.operations.admin.open_table import resolve_location
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.clauses import DeleteStatement
 from pyhudi.operations.write.save_modes import Save
-from pyhudi.operations.write.write_once import with_once
-from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_arguments, with_schema_mode
 from pyhudi.options.read_options import COLUMNS, FILTER
 from pyhudi.options.scope import TABLE_OPERATIONS, check_table_options
 from pyhudi.options.supported import parse_options
@@ -128,6 +127,7 @@ def write(
     where: Filter | None = None,
     schema_mode: str | None = None,
     once: tuple[str, int] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
 ) -> WriteResult:
     """Write a DataFrame to a table, and create the table from the options if it does not exist.
 
@@ -149,6 +149,7 @@ def write(
         schema_mode: Allowed changes of the table's columns: "strict", "merge" (the default), "widen" or "evolve", as in
             `Table.upsert`.
         once: Application id and version of this write, as in `Table.upsert`.
+        commit_metadata: Entries stored in the commit, as in `Table.upsert`.
 
     Returns:
         The instant of the write, and its statistics; no instant if nothing was written.
@@ -162,7 +163,7 @@ def write(
     df = _dataframe(df, lambda _: None if mode == "ignore" else table_columns(path, storage_options), given)
     _configure_session(df.sparkSession)
     engine = SparkEngine(df.sparkSession)
-    options = with_once(with_schema_mode(options, schema_mode), once)
+    options = with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata)
     save = Save.planned(path, mode, parse_options(options), storage_options, engine.input_schema(df), where)
     return save.run(engine, df, lambda keys: engine.partition_paths(df, keys))
 
@@ -176,6 +177,7 @@ def update(
     *,
     alias: str | None = None,
     once: tuple[str, int] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> WriteResult:
@@ -193,6 +195,7 @@ def update(
         where: Spark SQL text or a Column; all records if omitted.
         alias: A name by which `set` and `where` may qualify the columns (`t.fare`).
         once: Application id and version of this write, as in `Table.upsert`.
+        commit_metadata: Entries stored in the commit, as in `Table.upsert`.
         options: `hoodie.*` options.
         storage_options: Credentials for PyHudi's own access.
 
@@ -204,7 +207,7 @@ def update(
         WriteConflict: Other writers won more often than retries are allowed.
         Unsupported: The table generates its record keys.
     """
-    table = TableHandle(path, storage_options, with_once(options, once), None)
+    table = TableHandle(path, storage_options, with_arguments(options, once=once, commit_metadata=commit_metadata), None)
     return update_on_spark(table, table.parse(TABLE_OPERATIONS["pyhudi.spark.update"], None), spark, set, where, alias)
 
 
@@ -216,6 +219,7 @@ def delete(
     *,
     alias: str | None = None,
     once: tuple[str, int] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> WriteResult:
@@ -227,13 +231,14 @@ def delete(
         where: Spark SQL text or a Column; None deletes all records.
         alias: A name by which `where` may qualify the columns.
         once: Application id and version of this write, as in `Table.upsert`.
+        commit_metadata: Entries stored in the commit, as in `Table.upsert`.
         options: `hoodie.*` options.
         storage_options: Credentials for PyHudi's own access.
 
     Returns:
         The instant of the write, and what it changed.
     """
-    table = TableHandle(path, storage_options, with_once(options, once), None)
+    table = TableHandle(path, storage_options, with_arguments(options, once=once, commit_metadata=commit_metadata), None)
     parsed = table.parse(TABLE_OPERATIONS["pyhudi.spark.delete"], None)
     return table.write(
         lambda settings: run_spark_delete(table.load_context(parsed), spark, DeleteStatement(where, alias), settings),
@@ -250,6 +255,9 @@ def merge(
     *,
     target_alias: str = "target",
     source_alias: str = "source",
+    schema_mode: str | None = None,
+    once: tuple[str, int] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Merge:
@@ -265,14 +273,17 @@ def merge(
             Column). Nulls match nothing. Equality of record keys or partition fields prunes files outside of the source's ranges.
         target_alias: Name of the table in conditions and values.
         source_alias: Name of the source.
-        options: `hoodie.*` options; `pyhudi.schema.mode` controls the changes that `when_matched_update_all` and
-            `when_not_matched_insert_all` may make to the table's columns. `pyhudi.write.once` is `once` of
-            `Table.upsert`.
+        schema_mode: Changes that `when_matched_update_all` and `when_not_matched_insert_all` may make to the table's
+            columns, as in `Table.upsert`.
+        once: Application id and version of this write, as in `Table.upsert`.
+        commit_metadata: Entries stored in the commit, as in `Table.upsert`.
+        options: `hoodie.*` options.
         storage_options: Credentials for PyHudi's own access.
 
     Returns:
         The merge, without clauses.
     """
+    options = with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata)
     table = TableHandle(path, storage_options, options, None)
     return Merge(
         table,
@@ -370,6 +381,7 @@ def sql(
     statement: str,
     *,
     storage_options: Mapping[str, str] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
 ) -> DataFrame:
     """Execute a SQL statement on Hudi tables.
@@ -383,6 +395,7 @@ def sql(
         statement: One statement: SELECT, CREATE TABLE, INSERT, UPDATE, DELETE, MERGE INTO, ALTER TABLE, CALL and
             others.
         storage_options: Credentials for PyHudi's own access.
+        commit_metadata: Entries stored in the commit of a write, as in `Table.upsert`.
         options: `hoodie.*` options of writes.
 
     Returns:
@@ -397,6 +410,7 @@ def sql(
     parsed = read_statement(statement, embedded=False)
     from pyhudi.sql_engine.spark_session import SparkOperations, SparkStatementSession, run
 
+    options = with_arguments(options, commit_metadata=commit_metadata)
     operations = SparkOperations(write=write, update=update, delete=delete, merge=merge)
     return run(SparkStatementSession(spark, operations, storage_options, options), parsed)
 
@@ -411,6 +425,8 @@ def save_as_table(
     *,
     path: str | os.PathLike[str] | None = None,
     schema_mode: str | None = None,
+    once: tuple[str, int] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
 ) -> WriteResult:
     """Write a DataFrame to a table of the session's catalog, and create it if needed, as `df.write.saveAsTable` does.
 
@@ -425,6 +441,8 @@ def save_as_table(
             from the environment.
         path: Path or URI of the table; by default its location in the catalog, or below `spark.sql.warehouse.dir`.
         schema_mode: As in `write`.
+        once: As in `write`.
+        commit_metadata: As in `write`.
 
     Returns:
         The instant of the write, and what it changed.
@@ -441,7 +459,9 @@ def save_as_table(
     entry = CatalogEntry.of(spark, name, path)
     if not Table.exists(entry.path, storage_options):
         options = {NAME.key: entry.parts[-1], **(options or {})}
-    result = write(df, entry.path, mode, options, storage_options, schema_mode=schema_mode)
+    result = write(
+        df, entry.path, mode, options, storage_options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata
+    )
     entry.enter()
     return result
 

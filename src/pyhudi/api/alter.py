@@ -12,7 +12,7 @@ from pyhudi.api.table_handle import TableHandle
 from pyhudi.operations.admin.alter_columns import AlterSettings, run_alter
 from pyhudi.operations.admin.constraints import run_add_constraint, run_drop_constraint
 from pyhudi.operations.admin.stored_settings import table_constraints
-from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings, with_commit_metadata
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.scope import TABLE_OPERATIONS
 from pyhudi.records.schema_on_read.column_changes import Add, AllowNulls, ColumnChange, Comment, Drop, Move, Rename, Retype
@@ -43,6 +43,7 @@ class Alter(ForeignNames):
         after: str | None = None,
         first: bool = False,
         comment: str | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Add a column, which is null in all existing rows.
@@ -54,39 +55,60 @@ class Alter(ForeignNames):
             after: Sibling column that precedes it; None for the last position.
             first: Place it first in its struct.
             comment: Comment of the column.
+            commit_metadata: Entries stored in the commit.
             options: `hoodie.*` options of this call.
 
         Returns:
             The commit that changed the schema.
         """
-        return self._change("add", Add(column, _arrow_type(type), comment, after, first), options)
+        return self._change(
+            "add", Add(column, _arrow_type(type), comment, after, first), with_commit_metadata(options, commit_metadata)
+        )
 
-    def drop(self, column: str, *, options: Mapping[str, object] | None = None) -> WriteResult:
+    def drop(
+        self, column: str, *, commit_metadata: Mapping[str, str] | None = None, options: Mapping[str, object] | None = None
+    ) -> WriteResult:
         """Drop a column and all nested columns. A column added later under the same name is a new one, null in existing rows.
 
         Args:
             column: Path of the column.
+            commit_metadata: Entries stored in the commit.
             options: `hoodie.*` options of this call.
 
         Returns:
             The commit that changed the schema.
         """
-        return self._change("drop", Drop(column), options)
+        return self._change("drop", Drop(column), with_commit_metadata(options, commit_metadata))
 
-    def rename(self, column: str, name: str, *, options: Mapping[str, object] | None = None) -> WriteResult:
+    def rename(
+        self,
+        column: str,
+        name: str,
+        *,
+        commit_metadata: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> WriteResult:
         """Rename a column.
 
         Args:
             column: Path of the column.
             name: The new name alone, without the path before it.
+            commit_metadata: Entries stored in the commit.
             options: `hoodie.*` options of this call.
 
         Returns:
             The commit that changed the schema.
         """
-        return self._change("rename", Rename(column, name), options)
+        return self._change("rename", Rename(column, name), with_commit_metadata(options, commit_metadata))
 
-    def retype(self, column: str, type: pa.DataType | str, *, options: Mapping[str, object] | None = None) -> WriteResult:
+    def retype(
+        self,
+        column: str,
+        type: pa.DataType | str,
+        *,
+        commit_metadata: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> WriteResult:
         """Change the primitive type of a column, or of the entries of a list or map (`tags.element`, `prices.value`).
 
         Allowed: integers and floating point to wider numbers, decimals and strings; decimals and dates to strings;
@@ -96,50 +118,70 @@ class Alter(ForeignNames):
         Args:
             column: Path of the column.
             type: New type, as in `add`.
+            commit_metadata: Entries stored in the commit.
             options: `hoodie.*` options of this call.
 
         Returns:
             The commit that changed the schema.
         """
-        return self._change("retype", Retype(column, _arrow_type(type)), options)
+        return self._change("retype", Retype(column, _arrow_type(type)), with_commit_metadata(options, commit_metadata))
 
-    def reorder(self, column: str, *, after: str | None, options: Mapping[str, object] | None = None) -> WriteResult:
+    def reorder(
+        self,
+        column: str,
+        *,
+        after: str | None,
+        commit_metadata: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> WriteResult:
         """Move a column after a sibling column.
 
         Args:
             column: Path of the column.
             after: Sibling column; None moves the column to the first position of its struct.
+            commit_metadata: Entries stored in the commit.
             options: `hoodie.*` options of this call.
 
         Returns:
             The commit that changed the schema.
         """
-        return self._change("reorder", Move(column, after), options)
+        return self._change("reorder", Move(column, after), with_commit_metadata(options, commit_metadata))
 
-    def comment(self, column: str, text: str | None, *, options: Mapping[str, object] | None = None) -> WriteResult:
+    def comment(
+        self,
+        column: str,
+        text: str | None,
+        *,
+        commit_metadata: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> WriteResult:
         """Set or remove the comment of a column.
 
         Args:
             column: Path of the column.
             text: The comment; None removes it.
+            commit_metadata: Entries stored in the commit.
             options: `hoodie.*` options of this call.
 
         Returns:
             The commit that changed the schema.
         """
-        return self._change("comment", Comment(column, text), options)
+        return self._change("comment", Comment(column, text), with_commit_metadata(options, commit_metadata))
 
-    def allow_nulls(self, column: str, *, options: Mapping[str, object] | None = None) -> WriteResult:
+    def allow_nulls(
+        self, column: str, *, commit_metadata: Mapping[str, str] | None = None, options: Mapping[str, object] | None = None
+    ) -> WriteResult:
         """Make a column nullable that may not be null.
 
         Args:
             column: Path of the column.
+            commit_metadata: Entries stored in the commit.
             options: `hoodie.*` options of this call.
 
         Returns:
             The commit that changed the schema.
         """
-        return self._change("allow_nulls", AllowNulls(column), options)
+        return self._change("allow_nulls", AllowNulls(column), with_commit_metadata(options, commit_metadata))
 
     def add_constraint(self, name: str, condition: str, *, options: Mapping[str, object] | None = None) -> None:
         """Add a CHECK constraint, which every row has to satisfy when PyHudi writes it, on both engines.

@@ -96,8 +96,8 @@ _ARGUMENTS = {
     "primary_key": "pass record_key=",
     "precombine": "pass ordering=",
     "location": "pass uri=",
-    "commit_properties": "pass commit_metadata= to pyhudi.write, or options with the prefix _",
-    "snapshot_properties": "pass commit_metadata= to pyhudi.write, or options with the prefix _",
+    "commit_properties": "pass commit_metadata=",
+    "snapshot_properties": "pass commit_metadata=",
 }
 
 

@@ -21,7 +21,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings, with_names
 from pyhudi.operations.catalog_sync.sync_table import SyncResult, run_sync
-from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings, with_commit_metadata
 from pyhudi.operations.commit.results import ArchiveResult, CleanResult, ClusteringResult, CompactionResult, WriteResult
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.background_services import BackgroundServices, ServiceOutcomes, run_loop
@@ -99,6 +99,7 @@ class TableServices(OpenedTable):
         instant: str | CommittedInstant | None = None,
         *,
         spark: SparkSession | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> CompactionResult:
         """Compact: merge the log files of a merge-on-read table into base files.
@@ -109,6 +110,7 @@ class TableServices(OpenedTable):
         Args:
             instant: Execute only the plan of this instant: its request time, or the result of scheduling it.
             spark: Session that runs the tasks on the cluster.
+            commit_metadata: Entries stored in the commit, and in a plan that it schedules.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -118,7 +120,7 @@ class TableServices(OpenedTable):
             InstantNotFound: No such plan exists.
             TableState: The table is copy-on-write, or another process executes the plan.
         """
-        parsed = self._open.parse(TABLE_OPERATIONS["compact"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["compact"], with_commit_metadata(options, commit_metadata))
         settings = CompactSettings.of(parsed)
         return run_compaction(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, _plan_time(instant))
 
@@ -126,22 +128,22 @@ class TableServices(OpenedTable):
         self,
         *,
         if_due: bool = False,
-        extra_metadata: Mapping[str, str] | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> CompactionResult:
         """Schedule a compaction, to be executed by `compact(instant)`, here or elsewhere.
 
         Args:
             if_due: Schedule only if the trigger (`hoodie.compact.inline.trigger.strategy`) is met.
-            extra_metadata: Key-value text stored in the plan.
+            commit_metadata: Entries stored in the plan.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the plan in `planned`; None if there is nothing to compact.
         """
-        parsed = self._open.parse(TABLE_OPERATIONS["schedule_compaction"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["schedule_compaction"], with_commit_metadata(options, commit_metadata))
         settings = CompactSettings.of(parsed)
-        return schedule_compaction(self._open.load_context(parsed), settings, if_due=if_due, extra_metadata=extra_metadata)
+        return schedule_compaction(self._open.load_context(parsed), settings, if_due=if_due)
 
     def unschedule_compaction(self, instant: str | CommittedInstant, *, options: Mapping[str, object] | None = None) -> None:
         """Remove the plan of a pending compaction or log compaction.
@@ -162,6 +164,7 @@ class TableServices(OpenedTable):
         instant: str | CommittedInstant | None = None,
         *,
         spark: SparkSession | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> CompactionResult:
         """Log compaction: merge the log files of each slice with `hoodie.log.compaction.blocks.threshold` blocks into
@@ -172,6 +175,7 @@ class TableServices(OpenedTable):
         Args:
             instant: Execute only the plan of this instant: its request time, or the result of scheduling it.
             spark: Session that runs the tasks on the cluster.
+            commit_metadata: Entries stored in the commit, and in a plan that it schedules.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -181,25 +185,30 @@ class TableServices(OpenedTable):
             InstantNotFound: No such plan exists.
             TableState: The table is copy-on-write, or another process executes the plan.
         """
-        parsed = self._open.parse(TABLE_OPERATIONS["log_compact"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["log_compact"], with_commit_metadata(options, commit_metadata))
         settings = CompactSettings.of(parsed)
         return run_log_compaction(
             self._open.load_context(parsed), self._open.engine(spark, parsed), settings, _plan_time(instant)
         )
 
     def schedule_log_compaction(
-        self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
+        self,
+        *,
+        spark: SparkSession | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> CompactionResult:
         """Schedule a log compaction, to be executed by `log_compact(instant)`, here or elsewhere.
 
         Args:
             spark: Session that scans the log files on the cluster.
+            commit_metadata: Entries stored in the plan.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the plan in `planned`; None if there is nothing to compact.
         """
-        parsed = self._open.parse(TABLE_OPERATIONS["schedule_log_compaction"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["schedule_log_compaction"], with_commit_metadata(options, commit_metadata))
         settings = CompactSettings.of(parsed)
         return schedule_log_compaction(self._open.load_context(parsed), self._open.engine(spark, parsed), settings)
 
@@ -210,6 +219,7 @@ class TableServices(OpenedTable):
         order_by: str | Sequence[str] | None = None,
         layout: str | None = None,
         spark: SparkSession | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> ClusteringResult:
         """Cluster: rewrite file groups to improve sort order and file sizes. Schedules and executes, or executes the
@@ -220,6 +230,7 @@ class TableServices(OpenedTable):
             order_by: Columns to sort by.
             layout: "linear" (default), "zorder" or "hilbert".
             spark: Session that runs the tasks on the cluster.
+            commit_metadata: Entries stored in the commit, and in a plan that it schedules.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -229,7 +240,7 @@ class TableServices(OpenedTable):
             InstantNotFound: No such plan exists.
             TableState: Another process executes the plan.
         """
-        parsed = self._open.parse(TABLE_OPERATIONS["cluster"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["cluster"], with_commit_metadata(options, commit_metadata))
         settings = _clustering_options(order_by, layout, parsed)
         context, engine = self._open.load_context(parsed), self._open.engine(spark, parsed)
         if instant is None:
@@ -242,6 +253,7 @@ class TableServices(OpenedTable):
         order_by: str | Sequence[str] | None = None,
         layout: str | None = None,
         spark: SparkSession | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> ClusteringResult:
         """Schedule a clustering, to be executed by `cluster(instant)`, here or elsewhere.
@@ -250,12 +262,13 @@ class TableServices(OpenedTable):
             order_by: As in `cluster`.
             layout: As in `cluster`.
             spark: As in `cluster`.
+            commit_metadata: Entries stored in the plan.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the plan; None if there is nothing to cluster.
         """
-        parsed = self._open.parse(TABLE_OPERATIONS["schedule_clustering"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["schedule_clustering"], with_commit_metadata(options, commit_metadata))
         settings = _clustering_options(order_by, layout, parsed)
         return schedule_clustering(self._open.load_context(parsed), self._open.engine(spark, parsed), settings)
 
@@ -318,17 +331,24 @@ class TableServices(OpenedTable):
         parsed = self._open.parse(TABLE_OPERATIONS["expired_partitions"], options)
         return find_expired_partitions(self._open.load_context(parsed), TtlSettings.of(parsed))
 
-    def run_ttl(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
+    def run_ttl(
+        self,
+        *,
+        spark: SparkSession | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> WriteResult:
         """Partition TTL: delete partitions without writes for `hoodie.partition.ttl.strategy.days.retain` days.
 
         Args:
             spark: Session that runs the tasks on the cluster.
+            commit_metadata: Entries stored in the commit.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the delete; no instant, and `reason`, if no partition was expired.
         """
-        parsed = self._open.parse(TABLE_OPERATIONS["run_ttl"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["run_ttl"], with_commit_metadata(options, commit_metadata))
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
         context, engine = self._open.writable(parsed), self._open.engine(spark, parsed)
         return run_ttl(context, TtlSettings.of(parsed), lambda paths: run_delete_partitions(context, paths, settings, engine))

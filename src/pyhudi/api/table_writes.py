@@ -26,9 +26,9 @@ from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
 from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_attempt import exclusive_write
-from pyhudi.operations.write.write_once import CommitMark, with_once
+from pyhudi.operations.write.write_once import CommitMark
 from pyhudi.operations.write.write_rows import run_write
-from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_arguments
 from pyhudi.options.declaration import Options
 from pyhudi.options.scope import TABLE_OPERATIONS, operation_for
 from pyhudi.options.write_options import PARTIAL_UPDATE, SCHEMA_MODE, THREADS
@@ -56,6 +56,7 @@ class TableWrites(OpenedTable):
         based_on: Scan | None = None,
         schema_mode: str | None = None,
         once: tuple[str, int] | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Insert records with new keys and merge the others with the stored records, by the table's merge mode.
@@ -79,6 +80,8 @@ class TableWrites(OpenedTable):
                 of the application is committed, nothing is written and `WriteResult.skipped` is True, so a write whose
                 outcome is unknown can be repeated. Of concurrent writes of one version, one commits. (Option
                 `pyhudi.write.once`.)
+            commit_metadata: Entries stored in the commit, as shown by `Table.inspect.commits`, such as
+                `{"job": "daily"}`. (Option `pyhudi.commit.metadata`.)
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -98,7 +101,7 @@ class TableWrites(OpenedTable):
         if partial:
             options = {**(options or {}), PARTIAL_UPDATE.key: True}
         seen = None if based_on is None else self._snapshot_from_scan(based_on)
-        options = with_once(with_schema_mode(options, schema_mode), once)
+        options = with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata)
         return self._write(data, WriteOperation.UPSERT, options, base_snapshot=seen)
 
     def insert(
@@ -107,6 +110,7 @@ class TableWrites(OpenedTable):
         *,
         schema_mode: str | None = None,
         once: tuple[str, int] | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Insert records without looking up their keys. Small files are filled first.
@@ -116,12 +120,17 @@ class TableWrites(OpenedTable):
                 DataFrame.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
             once: Application id and version of this write, as in `upsert`.
+            commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the write, and its statistics.
         """
-        return self._write(data, WriteOperation.INSERT, with_once(with_schema_mode(options, schema_mode), once))
+        return self._write(
+            data,
+            WriteOperation.INSERT,
+            with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata),
+        )
 
     def append(
         self,
@@ -129,6 +138,7 @@ class TableWrites(OpenedTable):
         *,
         schema_mode: str | None = None,
         once: tuple[str, int] | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Insert records: an alias of `insert`, named as in other table formats.
@@ -137,12 +147,13 @@ class TableWrites(OpenedTable):
             data: As in `insert`.
             schema_mode: As in `upsert`.
             once: As in `upsert`.
+            commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the write, and its statistics.
         """
-        return self.insert(data, schema_mode=schema_mode, once=once, options=options)
+        return self.insert(data, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata, options=options)
 
     def bulk_insert(
         self,
@@ -150,6 +161,7 @@ class TableWrites(OpenedTable):
         *,
         schema_mode: str | None = None,
         once: tuple[str, int] | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Insert records into new files only: the fastest way to load a table.
@@ -159,12 +171,17 @@ class TableWrites(OpenedTable):
                 DataFrame.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
             once: Application id and version of this write, as in `upsert`.
+            commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the write, and its statistics.
         """
-        return self._write(data, WriteOperation.BULK_INSERT, with_once(with_schema_mode(options, schema_mode), once))
+        return self._write(
+            data,
+            WriteOperation.BULK_INSERT,
+            with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata),
+        )
 
     def insert_overwrite(
         self,
@@ -173,6 +190,7 @@ class TableWrites(OpenedTable):
         where: Filter | None = None,
         schema_mode: str | None = None,
         once: tuple[str, int] | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Replace all records of the partitions that occur in the data (dynamic partition overwrite), or of those that match
@@ -185,6 +203,7 @@ class TableWrites(OpenedTable):
                 replaced, also those without new rows, and rows of other partitions are refused.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
             once: Application id and version of this write, as in `upsert`.
+            commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -196,7 +215,7 @@ class TableWrites(OpenedTable):
         Example:
             >>> result = table.insert_overwrite(rows, where="day = '2026-01-01'")
         """
-        options = with_once(with_schema_mode(options, schema_mode), once)
+        options = with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata)
         return self._write(data, WriteOperation.INSERT_OVERWRITE, options, overwrite_where=where)
 
     def insert_overwrite_table(
@@ -205,6 +224,7 @@ class TableWrites(OpenedTable):
         *,
         schema_mode: str | None = None,
         once: tuple[str, int] | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Replace all records of the table.
@@ -214,12 +234,17 @@ class TableWrites(OpenedTable):
                 DataFrame.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
             once: Application id and version of this write, as in `upsert`.
+            commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the write, and its statistics.
         """
-        return self._write(data, WriteOperation.INSERT_OVERWRITE_TABLE, with_once(with_schema_mode(options, schema_mode), once))
+        return self._write(
+            data,
+            WriteOperation.INSERT_OVERWRITE_TABLE,
+            with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata),
+        )
 
     def delete(
         self,
@@ -228,6 +253,7 @@ class TableWrites(OpenedTable):
         where: Filter | None = None,
         spark: SparkSession | None = None,
         once: tuple[str, int] | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Delete records by key (`keys`) or by predicate (`where`).
@@ -239,6 +265,7 @@ class TableWrites(OpenedTable):
             spark: With `where`: session that finds and deletes the records on the cluster. With `keys` the type of
                 `keys` decides.
             once: Application id and version of this write, as in `upsert`.
+            commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -254,7 +281,9 @@ class TableWrites(OpenedTable):
         if (keys is None) == (where is None):
             raise InvalidRequest("delete takes either keys= or where=; pass exactly one of them")
         if where is not None:
-            parsed = self._open.parse(TABLE_OPERATIONS["delete"], with_once(options, once))
+            parsed = self._open.parse(
+                TABLE_OPERATIONS["delete"], with_arguments(options, once=once, commit_metadata=commit_metadata)
+            )
             engine = self._open.engine(spark, parsed)
             read = None if spark is None else _reader_on(spark)
             return self._open.write(
@@ -265,7 +294,11 @@ class TableWrites(OpenedTable):
             raise InvalidRequest(
                 "delete with keys= takes no spark=: pass the keys as a Spark DataFrame, which runs on its own session"
             )
-        return self._write(keys_to_delete(keys, self._open.context.config.keys), WriteOperation.DELETE, with_once(options, once))
+        return self._write(
+            keys_to_delete(keys, self._open.context.config.keys),
+            WriteOperation.DELETE,
+            with_arguments(options, once=once, commit_metadata=commit_metadata),
+        )
 
     def update(
         self,
@@ -274,6 +307,7 @@ class TableWrites(OpenedTable):
         *,
         spark: SparkSession | None = None,
         once: tuple[str, int] | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Update some columns of the records that match `where`.
@@ -291,6 +325,7 @@ class TableWrites(OpenedTable):
             spark: Session that runs the update on the cluster; values and `where` are then Spark SQL text or Columns,
                 as in `pyhudi.spark.update`.
             once: Application id and version of this write, as in `upsert`.
+            commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -305,7 +340,7 @@ class TableWrites(OpenedTable):
             >>> result = table.update({"status": "'done'"}, where="fare > 10")
             >>> result = table.update({"fare": "fare * 2"}, where="fare % 2 = 1")
         """
-        parsed = self._open.parse(TABLE_OPERATIONS["update"], with_once(options, once))
+        parsed = self._open.parse(TABLE_OPERATIONS["update"], with_arguments(options, once=once, commit_metadata=commit_metadata))
         if spark is not None:
             return update_on_spark(self._open, parsed, spark, set, where)
         engine, condition = self._open.engine(None, parsed), _filter_of(where)
@@ -325,6 +360,7 @@ class TableWrites(OpenedTable):
         source_alias: str = "source",
         schema_mode: str | None = None,
         once: tuple[str, int] | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Merge:
         """Start a merge (MERGE INTO) of source rows into the table: add clauses, then call `execute()`.
@@ -342,6 +378,7 @@ class TableWrites(OpenedTable):
             source_alias: Qualifier of the source's columns.
             schema_mode: Schema evolution that the source may cause, as in `upsert`.
             once: Application id and version of this write, as in `upsert`.
+            commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -355,7 +392,10 @@ class TableWrites(OpenedTable):
             ...     .execute()
             ... )
         """
-        parsed = self._open.parse(TABLE_OPERATIONS["merge"], with_once(with_schema_mode(options, schema_mode), once))
+        parsed = self._open.parse(
+            TABLE_OPERATIONS["merge"],
+            with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata),
+        )
         source = typed_rows(source, self._file_columns, may_widen=True)
         return Merge(self._open, parsed, source, on, target_alias=target_alias, source_alias=source_alias)
 
@@ -365,6 +405,7 @@ class TableWrites(OpenedTable):
         *,
         spark: SparkSession | None = None,
         once: tuple[str, int] | None = None,
+        commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Delete all records of partitions.
@@ -373,13 +414,16 @@ class TableWrites(OpenedTable):
             partitions: Partition paths; `*` matches any characters. The result lists those that matched no partition.
             spark: Session that runs subsequent table services and record index updates on the cluster.
             once: Application id and version of this write, as in `upsert`.
+            commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the write, and its statistics.
         """
         paths = [partitions] if isinstance(partitions, str) else list(partitions)
-        parsed = self._open.parse(TABLE_OPERATIONS["delete_partitions"], with_once(options, once))
+        parsed = self._open.parse(
+            TABLE_OPERATIONS["delete_partitions"], with_arguments(options, once=once, commit_metadata=commit_metadata)
+        )
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
         engine = self._open.engine(spark, parsed)
         return self._open.write(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,20 +13,15 @@ from pyhudi.api.table_handle import is_spark_value
 from pyhudi.api.table_writes import engine_for
 from pyhudi.engines.arrow.input_rows import arrow_reader, required_without_nulls, typed_rows
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY
 from pyhudi.operations.admin.table_settings import with_table_arguments
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.save_modes import Save
-from pyhudi.operations.write.write_once import with_once
-from pyhudi.operations.write.write_settings import WriteOperation, with_schema_mode
+from pyhudi.operations.write.write_settings import WriteOperation, with_arguments
 from pyhudi.options.declaration import Options
 from pyhudi.options.supported import parse_options
 from pyhudi.options.write_options import OPERATION, SCHEMA_MODE
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.schema_evolution import SchemaMode
-
-_SCHEMAS = (SCHEMA_KEY, LATEST_SCHEMA_KEY)
-_RESERVED = ("hoodie", "_hoodie", "_hudi", "pyhudi", "_pyhudi", "deltastreamer", "streamer")
 
 
 def write(
@@ -84,9 +78,8 @@ def write(
         >>> result = hp.write("/data/trips", frame, record_key="id", ordering="ts")
         >>> result = hp.write("/data/trips", frame, mode="append")
     """
-    _check_commit_metadata(commit_metadata)
     parsed = with_table_arguments(
-        parse_options(with_once(with_schema_mode(options, schema_mode), once)),
+        parse_options(with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata)),
         name=name,
         record_key=record_key,
         partition_by=partition_by,
@@ -104,8 +97,7 @@ def write(
         data = required_without_nulls(data, {field.name for field in stored if not field.nullable})
     rows = data if is_spark_value(data) else arrow_reader(data)
     save = Save.planned(path, _mode(mode, parsed), parsed, storage_options, engine.input_schema(rows), where)
-    entries = (*save.settings.extra_metadata, *(commit_metadata or {}).items())
-    return replace(save, settings=replace(save.settings, extra_metadata=entries)).run(engine, rows, _no_partitions)
+    return save.run(engine, rows, _no_partitions)
 
 
 def _mode(mode: str | None, options: Options) -> str:
@@ -120,12 +112,6 @@ def _mode(mode: str | None, options: Options) -> str:
     if explicit is not None:
         raise InvalidRequest(f"mode append inserts, and contradicts option {OPERATION}={explicit}: leave the mode out")
     return str(WriteOperation.INSERT)
-
-
-def _check_commit_metadata(entries: Mapping[str, str] | None) -> None:
-    reserved = next((key for key in entries or () if key in _SCHEMAS or key.startswith(_RESERVED)), None)
-    if reserved is not None:
-        raise InvalidRequest(f"commit_metadata has the key {reserved!r}, which is reserved: use another name")
 
 
 def _no_partitions(_: Any) -> list[str]:

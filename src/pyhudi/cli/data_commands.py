@@ -51,6 +51,9 @@ OnceOption = Annotated[
     str | None,
     typer.Option("--once", metavar="APPLICATION:VERSION", help="Write nothing if this or a later version is committed."),
 ]
+CommitMetadataOption = Annotated[
+    list[str] | None, typer.Option("--commit-metadata", metavar="KEY=VALUE", help="Stored in the commit; may be repeated.")
+]
 _LOADS = ("upsert", "append", "overwrite", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table")
 
 
@@ -105,6 +108,7 @@ def load(
         SchemaMode | None, typer.Option("--schema-mode", help="Schema evolution that the files may cause; merge by default.")
     ] = None,
     once: OnceOption = None,
+    commit_metadata: CommitMetadataOption = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
@@ -124,7 +128,8 @@ def load(
         mode,
         where=where,
         schema_mode=None if schema_mode is None else str(schema_mode),
-        options={**parse_pairs(options), **_with_once({}, once)},
+        commit_metadata=parse_pairs(commit_metadata),
+        options=_with_once(parse_pairs(options), once),
         storage_options=parse_pairs(storage),
     )
     print_value(result, output)
@@ -167,6 +172,7 @@ def delete(
     ] = None,
     yes: YesOption = False,
     once: OnceOption = None,
+    commit_metadata: CommitMetadataOption = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
@@ -180,7 +186,8 @@ def delete(
         matches = opened.scan(filter=where) if rows is None else opened.lookup(rows)
         print_text(f"would delete {matches.count():,} rows of {opened.uri}; pass --yes to delete them")
         return
-    print_value(opened.delete(rows, where=where, options=_with_once(given, once)), output)
+    entries = parse_pairs(commit_metadata)
+    print_value(opened.delete(rows, where=where, commit_metadata=entries, options=_with_once(given, once)), output)
 
 
 def _key_rows(table: Table, keys: list[str]) -> pa.Table:

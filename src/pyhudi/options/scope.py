@@ -54,7 +54,7 @@ from pyhudi.options.read_options import (
 )
 from pyhudi.options.supported import SUPPORTED
 from pyhudi.options.table_options import STORED_OPTIONS
-from pyhudi.options.write_options import ONCE, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, THREADS
+from pyhudi.options.write_options import COMMIT_METADATA, ONCE, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, THREADS
 from pyhudi.planning.stream_batches import BatchLimits
 from pyhudi.storage.locks import LockSettings
 
@@ -175,9 +175,14 @@ def _computed_upsert(name: str) -> TableOperation:
     return TableOperation(name, OperationFamily.WRITE, upsert.accepted - frozenset(OPERATIONS_ON_INPUT_ROWS), upsert.implied)
 
 
+_COMMITTING = ("compact", "log_compact", "cluster", "schedule_", "run_ttl", "alter.")
+"""Services whose commit or plan stores entries of the caller."""
+
+
 def _service(name: str, *settings: type, extra_options: Iterable[Option] = (THREADS,)) -> TableOperation:
     service = _operation(name, OperationFamily.SERVICE, *settings, extra_options=extra_options, operation="delete_partitions")
-    return replace(service, accepted=service.accepted - {ONCE})
+    without = {ONCE} if name.startswith(_COMMITTING) and "constraint" not in name else {ONCE, COMMIT_METADATA}
+    return replace(service, accepted=service.accepted - without)
 
 
 def _read(

@@ -69,6 +69,9 @@ ROLLING_METADATA_LOOKBACK = Option(
 METADATA_PREFIX = Option(
     "hoodie.datasource.write.commitmeta.key.prefix", str, "_", "options with this prefix are stored in the commit metadata"
 )
+COMMIT_METADATA = Option(
+    "pyhudi.commit.metadata", str, None, "entries stored in the metadata of the commit, as a JSON object whose values are texts"
+)
 DELETE_FIELD = Option("hoodie.payload.delete.field", str, None, "column whose value marks a row as a delete", origin="table")
 DELETE_MARKER = Option(
     "hoodie.payload.delete.marker",

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi.api.argument_types import checked
+from pyhudi.operations.commit.commit_settings import with_commit_metadata
 from pyhudi.sql_engine.read_statement import read_statement
 from pyhudi.sql_engine.sql_catalog import SessionCatalog
 
@@ -35,6 +36,7 @@ def sql(
     tables: Mapping[str, Any] | None = None,
     catalog: SessionCatalog | None = None,
     storage_options: Mapping[str, str] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
 ) -> pa.Table:
     """Execute a SQL statement in this process.
@@ -49,6 +51,7 @@ def sql(
             catalog has three parts, `lake.sales.trips`. A path needs no catalog: hudi.`/data/trips`.
         storage_options: Credentials and settings of the object store, for tables by path, and in addition to those of a
             stored catalog, see `docs/object-stores.md`. A `Table` has its own.
+        commit_metadata: Entries stored in the commit of a write, as in `Table.upsert`.
         options: `hoodie.*` options of writes.
 
     Returns:
@@ -74,6 +77,7 @@ def sql(
         own.register(name, table)
     chosen = CATALOG if catalog is None else catalog
     variables = _variables(sys._getframe(1))
+    options = with_commit_metadata(options, commit_metadata)
     return run(EmbeddedStatementSession(chosen, storage_options, options, tables=own, variables=variables), parsed)
 
 

@@ -194,7 +194,7 @@ def test_compaction_plan_stores_extra_metadata() -> None:
     table = create(**ASIDE)
     table.insert(rows("a", 0))
     table.upsert(rows("a", 1))
-    planned = table.schedule_compaction(extra_metadata={"why": "nightly"}).planned
+    planned = table.schedule_compaction(commit_metadata={"why": "nightly"}).planned
     assert planned is not None
     plan = load_compaction_plan(table.context.timeline, Instant(planned, Action.COMPACTION, State.REQUESTED))
     assert plan.extra_metadata == {"why": "nightly"}

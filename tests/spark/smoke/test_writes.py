@@ -80,3 +80,16 @@ def test_overwrites(spark: SparkSession, tmp_path: Path) -> None:
     assert rows_of(spark, tmp_path / "t") == sorted([("only", "sf", 1, 1.0), *(row for row in FIRST if row[1] == "ny")])
     written(spark, tmp_path / "t", [("last", "la", 1, 1.0)], "insert_overwrite_table")
     assert rows_of(spark, tmp_path / "t") == [("last", "la", 1, 1.0)]
+
+
+def test_commits_have_the_entries_of_the_caller(spark: SparkSession, tmp_path: Path) -> None:
+    path, entries = str(tmp_path / "t"), {"job": "daily"}
+    stored(tmp_path / "t", FIRST[:3])
+    rows = spark.createDataFrame([("id1", "ny", 2000, 4.0)], "id string, city string, ts long, fare double")
+    hs.write(rows, path, commit_metadata=entries)
+    hs.update(spark, path, {"fare": "fare + 1"}, commit_metadata=entries)
+    hs.merge(spark, path, rows, ["id", "city"], commit_metadata=entries).when_matched_delete().execute()
+    hs.sql(spark, f"UPDATE hudi.`{path}` SET fare = 0", commit_metadata=entries)
+    hs.delete(spark, path, "fare = 0", commit_metadata=entries)
+    shown = hp.Table(path).inspect.commits().to_pylist()
+    assert [dict(row["metadata"]) for row in shown][:5] == [entries] * 5

@@ -26,7 +26,7 @@ from pyhudi.operations.commit.results import IngestedBatch, WriteResult
 from pyhudi.operations.write.save_modes import mode_operation
 from pyhudi.operations.write.write_once import CommitSearch
 from pyhudi.operations.write.write_schemas import fixed_columns
-from pyhudi.operations.write.write_settings import WriteOperation, with_schema_mode
+from pyhudi.operations.write.write_settings import WriteOperation, with_arguments
 from pyhudi.options.service_options import SERVICES_SWITCH
 from pyhudi.options.table_options import WITHOUT_ZONE
 from pyhudi.records.java_strings import is_string_like
@@ -252,7 +252,7 @@ class TableIngestion:
         return str(convert(stored.value)) if stored.version == 1 and convert is not None else stored.value
 
     def _write(self, table: Table, batch: Batch, mark: CheckpointMark, errors: ErrorRows) -> WriteResult:
-        options = dict(with_schema_mode(None, self._job.schema_mode) or {})
+        options = dict(with_arguments(None, schema_mode=self._job.schema_mode, commit_metadata=self._job.commit_metadata) or {})
         if self._job.services == "none":
             options[SERVICES_SWITCH.key] = False
         has_keys = bool(table.config.keys.record_fields)

@@ -57,6 +57,7 @@ class TableJob:
         options: `hoodie.*` options of the table.
         storage_options: Credentials and settings of the table's store.
         schema_mode: Schema evolution that rows may cause, as in `Table.upsert`.
+        commit_metadata: Entries stored in each commit, as in `Table.upsert`.
         schema: Columns of the source: `kind` file, table or registry, and its settings.
         transforms: SQL and functions, in order.
         max_rows: Maximum number of rows of a batch.
@@ -78,6 +79,7 @@ class TableJob:
     options: Mapping[str, object] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     schema_mode: str | None = None
+    commit_metadata: Mapping[str, str] = field(default_factory=dict)
     schema: Mapping[str, object] | None = field(default=None, repr=False)
     transforms: tuple[Any, ...] = ()
     max_rows: int | None = None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY
 from pyhudi.options import write_options
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.lock_options import LOCK_WAIT
 from pyhudi.options.write_options import (
     CLOCK_SKEW,
+    COMMIT_METADATA,
     CONCURRENCY,
     DELETE_FIELD,
     DELETE_MARKER,
@@ -27,6 +31,9 @@ from pyhudi.tasks.hbase_lookup import HbaseSettings
 _PREFER_WRITER = "PreferWriterConflictResolutionStrategy"
 _RESOLUTIONS = ("SimpleConcurrentFileWritesConflictResolutionStrategy", _PREFER_WRITER)
 _RESOLUTION_PACKAGE = "org.apache.hudi.client.transaction."
+
+_SCHEMA_KEYS = (SCHEMA_KEY, LATEST_SCHEMA_KEY)
+_RESERVED = ("hoodie", "_hoodie", "_hudi", "pyhudi", "_pyhudi", "deltastreamer", "streamer")
 
 NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
 
@@ -46,7 +53,7 @@ class CommitSettings:
         service_expiry_ms: Time without activity after which a table service without a heartbeat counts as dead.
         clock_skew_ms: Wait under the lock after reading the clock. Each instant time is larger than every time on the
             timeline, so only writers that do not read the timeline need this wait; 0 unless the option is set.
-        commit_metadata_prefix: Options with this prefix are stored in the commit metadata.
+        extra_metadata: Entries for the commit metadata besides the schema.
         time_generator: Name of the time generator that supplies instant times.
         hbase: Settings of the HBase index, None unless the index type is HBASE.
         marker_lists: Use marker lists instead of one marker file per data file, see `storage.markers`.
@@ -64,7 +71,7 @@ class CommitSettings:
     exclusive_after: Annotated[int, write_options.EXCLUSIVE_AFTER_CONFLICTS]
     heartbeats: HeartbeatSettings
     clock_skew_ms: Annotated[int, CLOCK_SKEW]
-    commit_metadata_prefix: Annotated[str, METADATA_PREFIX]
+    extra_metadata: Annotated[tuple[tuple[str, str], ...], METADATA_PREFIX, COMMIT_METADATA]
     time_generator: Annotated[str, TIME_GENERATOR] = BUILT_IN
     hbase: Annotated[HbaseSettings | None, INDEX_TYPE] = None
     marker_lists: Annotated[bool, write_options.MARKERS_TYPE] = False
@@ -111,10 +118,53 @@ class CommitSettings:
             clustering_expiry_ms=expiry_minutes * 60_000 if expires else None,
             is_non_blocking=mode == NON_BLOCKING,
             clock_skew_ms=int(options.text(CLOCK_SKEW) or 0),
+            extra_metadata=_extra_metadata(options),
             prefers_writers=strategy == _PREFER_WRITER,
             marker_lists=options.value_or_default(write_options.MARKERS_TYPE) != "DIRECT",
             hbase=HbaseSettings.of(options) if options.value_or_default(INDEX_TYPE) == "HBASE" else None,
         )
+
+    def for_services(self) -> CommitSettings:
+        """Return the settings of the table services that follow a write: their commits have no entries of the caller."""
+        return replace(self, extra_metadata=())
+
+
+def with_commit_metadata(options: Mapping[str, object] | None, entries: Mapping[str, str] | None) -> Mapping[str, object] | None:
+    """Return the options of a call with the entries of its argument.
+
+    Raises:
+        InvalidRequest: A key is reserved, or the option has other entries.
+    """
+    if not entries:
+        return options
+    _check_reserved(entries)
+    text = json.dumps(dict(entries))
+    if (options or {}).get(COMMIT_METADATA.key, text) != text:
+        raise InvalidRequest(f"commit_metadata= and option {COMMIT_METADATA} have different entries: pass one of them")
+    return {**(options or {}), COMMIT_METADATA.key: text}
+
+
+def _extra_metadata(options: Options) -> tuple[tuple[str, str], ...]:
+    """Entries of the option, and the options with the prefix."""
+    prefix = options.value_or_default(METADATA_PREFIX)
+    named = tuple((key, value) for key, value in options.extra if prefix and key.startswith(prefix))
+    text = options.text(COMMIT_METADATA)
+    if text is None:
+        return named
+    try:
+        entries = json.loads(text)
+    except ValueError as error:
+        raise InvalidRequest(f"option {COMMIT_METADATA}={text} is no JSON: {error}") from error
+    if not isinstance(entries, dict) or not all(isinstance(value, str) for value in entries.values()):
+        raise InvalidRequest(f"option {COMMIT_METADATA}={text} must be a JSON object whose values are texts")
+    _check_reserved(entries)
+    return (*named, *entries.items())
+
+
+def _check_reserved(entries: Mapping[str, str]) -> None:
+    reserved = next((key for key in entries if key in _SCHEMA_KEYS or key.startswith(_RESERVED)), None)
+    if reserved is not None:
+        raise InvalidRequest(f"commit_metadata has the key {reserved!r}, which is reserved: use another name")
 
 
 def delete_marker_setting(options: Options, *, combines_with_flag: bool) -> DeleteMarker | None:

@@ -257,9 +257,9 @@ class Transaction:
         self, planned: PlannedCommit, validated: tuple[Instant, ...] | None, current_timeline: Timeline
     ) -> CommitMetadata:
         """Return the commit metadata after the planned checks of the timeline under the lock."""
-        metadata = planned.metadata
-        if planned.verify is not None:
-            metadata = replace(metadata, extra_metadata={**metadata.extra_metadata, **(planned.verify(current_timeline) or {})})
+        verified = (planned.verify(current_timeline) or {}) if planned.verify is not None else {}
+        extra = {**planned.metadata.extra_metadata, **dict(self.settings.extra_metadata), **verified}
+        metadata = replace(planned.metadata, extra_metadata=extra)
         if planned.validate is not None and current_timeline.completed_writes() != validated:
             planned.validate(current_timeline)
         return self._with_rolling_metadata(metadata, current_timeline)

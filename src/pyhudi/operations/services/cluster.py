@@ -313,8 +313,8 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
         checkpoint = commit_checkpoint(snapshot, self.options.plan, commits, groups)
         is_copy = self.options.copy.mode == "always"
         plan = clustering_document(snapshot.context, groups, self.options.plan, missing, is_copy=is_copy, checkpoint=checkpoint)
-        document = RequestedReplaceMetadata.of_clustering(plan)
-        return document.encode(self.context.env.token_bytes(16))
+        plan = replace(plan, extra_metadata={**(plan.extra_metadata or {}), **dict(self.commit.extra_metadata)})
+        return RequestedReplaceMetadata.of_clustering(plan).encode(self.context.env.token_bytes(16))
 
     def load(self, snapshot: Snapshot, request_time: str) -> Rewrite[ClusteringWork]:
         context, timeline = self.context, snapshot.timeline

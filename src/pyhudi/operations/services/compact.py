@@ -150,17 +150,9 @@ def run_log_compaction(
     return _result("log_compact", run_all(action, if_due=if_due, schedule=schedule, should_continue=should_continue))
 
 
-def schedule_compaction(
-    context: TableContext, settings: CompactSettings, *, if_due: bool = False, extra_metadata: Mapping[str, str] | None = None
-) -> CompactionResult:
-    """Schedule a compaction without running it.
-
-    Args:
-        settings: Settings of the compaction.
-        if_due: Schedule only if its trigger fires.
-        extra_metadata: Extra metadata of the plan.
-    """
-    return _planned("compact", schedule(Compaction(context, None, settings, extra_metadata or {}), if_due=if_due))
+def schedule_compaction(context: TableContext, settings: CompactSettings, *, if_due: bool = False) -> CompactionResult:
+    """Schedule a compaction without running it; `if_due`: only if its trigger fires."""
+    return _planned("compact", schedule(Compaction(context, None, settings), if_due=if_due))
 
 
 def schedule_log_compaction(
@@ -241,9 +233,7 @@ class _MergeLogsAction(RewriteAction[CompactionRun, CompactionPlan]):
 
 @dataclass(frozen=True, slots=True)
 class Compaction(_MergeLogsAction):
-    """Merges file slices with log files into base files; ``extra_metadata`` is stored in the plan."""
-
-    extra_metadata: Mapping[str, str] = field(default_factory=dict)
+    """Merges file slices with log files into base files."""
 
     action = Action.COMPACTION
     operation = Operation.COMPACT
@@ -261,7 +251,7 @@ class Compaction(_MergeLogsAction):
         plan = plan_compaction(slices, chosen, time, {*passed_over, *dropped})
         if plan is None:
             return NotDue("no file slice with log files to compact")
-        return replace(plan, extra_metadata=dict(self.extra_metadata)).encode(context.env.token_bytes(16))
+        return replace(plan, extra_metadata=dict(self.commit.extra_metadata)).encode(context.env.token_bytes(16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +293,7 @@ class LogCompaction(_MergeLogsAction):
         plan = plan_log_compaction(counted, chosen, passed_over)
         if plan is None:
             return NotDue(f"no file slice with {chosen.log_block_threshold} log blocks to merge")
-        return plan.encode(self.context.env.token_bytes(16))
+        return replace(plan, extra_metadata=dict(self.commit.extra_metadata)).encode(self.context.env.token_bytes(16))
 
     def verify(self, plan: CompactionPlan, request_time: str) -> Callable[[Timeline], None] | None:
         return partial(_check_still_newest, self.context, plan, request_time)

@@ -114,6 +114,11 @@ class ServiceSettings:
         """Return the settings with all services disabled."""
         return replace(self, disabled=True)
 
+    def without_commit_metadata(self) -> ServiceSettings:
+        """Return the settings of services that follow a write: their commits have no entries of the caller."""
+        compact = replace(self.compact, commit=self.compact.commit.for_services())
+        return replace(self, compact=compact, clustering=replace(self.clustering, commit=self.clustering.commit.for_services()))
+
     def for_background_thread(self, names: frozenset[str]) -> ServiceSettings:
         """Return the settings of a writer whose background thread runs some services."""
         return replace(self, background=names)

@@ -189,7 +189,7 @@ def _delete_partitions(
         rings = replace_hashing_metadata(context, snapshot, ringed, transaction.instant_time, None) if ringed else None
         transaction.start(CommitMetadata(operation_type=Operation.DELETE_PARTITION.value).encode(context.env.token_bytes(16)))
         schema_text = snapshot.schema.avro if snapshot.schema else ""
-        metadata = commit_metadata(Operation.DELETE_PARTITION, (), schema_text, dict(settings.extra_metadata), replaced)
+        metadata = commit_metadata(Operation.DELETE_PARTITION, (), schema_text, {}, replaced)
         schema = snapshot.schema.arrow if snapshot.schema else None
         indexing = indexing_requirements(context, settings.metadata, schema, schema) if schema is not None else None
         mirror = prepare_metadata_commit(
@@ -245,5 +245,12 @@ def _delete_partitions(
 
 def partition_deleter(context: TableContext, engine: Engine | None, settings: WriteSettings) -> DeletePartitions:
     """Return a function that deletes partitions after a write, with its settings but without table services and catalog sync."""
-    quiet = replace(settings, operation=WriteOperation.DELETE_PARTITION, services=settings.services.none(), sync=None, once=None)
+    quiet = replace(
+        settings,
+        operation=WriteOperation.DELETE_PARTITION,
+        services=settings.services.none(),
+        commit=settings.commit.for_services(),
+        sync=None,
+        once=None,
+    )
     return lambda partitions: run_delete_partitions(context, partitions, quiet, engine)

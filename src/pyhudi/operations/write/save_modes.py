@@ -208,9 +208,7 @@ class Save:
                 return save, save._create_table() if save.context is None else save.context.reloaded()
             except (TableExists, TableNotFound) as error:
                 failure = error
-            planned = Save.planned(save.uri, save.mode, save.call_options, save.storage_options, save.columns, save.where)
-            entries = save.settings.extra_metadata
-            save = replace(planned, settings=replace(planned.settings, extra_metadata=entries))
+            save = Save.planned(save.uri, save.mode, save.call_options, save.storage_options, save.columns, save.where)
         assert failure is not None, "each attempt has failed"
         raise failure
 

@@ -527,7 +527,7 @@ class Write:
 
     def _commit(self, attempt: Attempt, written: Written, replaced: Mapping[str, tuple[str, ...]] | None) -> Instant:
         operation, statuses, rescale = self.settings.recorded, written.statuses, self.settings.index.rescale
-        metadata = commit_metadata(operation, statuses, self.schemas.schema_text, dict(self.settings.extra_metadata), replaced)
+        metadata = commit_metadata(operation, statuses, self.schemas.schema_text, {}, replaced)
         touched = [*file_group_pairs(replaced), *written.read, *_missing_key_claims(self.shape, written)]
         if written.hashing is not None:
             touched += written.hashing.replaced_groups

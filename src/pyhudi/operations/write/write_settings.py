@@ -18,13 +18,18 @@ from pyhudi.operations.admin.create_table import check_columns
 from pyhudi.operations.admin.table_settings import TableSettings, zone_mode
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
 from pyhudi.operations.commit.commit_callbacks import CallbackSettings
-from pyhudi.operations.commit.commit_settings import NON_BLOCKING, CommitSettings, delete_marker_setting
+from pyhudi.operations.commit.commit_settings import (
+    NON_BLOCKING,
+    CommitSettings,
+    delete_marker_setting,
+    with_commit_metadata,
+)
 from pyhudi.operations.commit.precommit_checks import ValidatorSettings
 from pyhudi.operations.services.clean import CleanSettings
 from pyhudi.operations.services.service_settings import ServiceSettings
 from pyhudi.operations.write.early_conflict_settings import EarlySettings
 from pyhudi.operations.write.index_lookup import LookupSettings
-from pyhudi.operations.write.write_once import ApplicationVersion, CommitMark
+from pyhudi.operations.write.write_once import ApplicationVersion, CommitMark, with_once
 from pyhudi.options import write_options
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.index_options import BUCKET_ENGINE
@@ -40,7 +45,6 @@ from pyhudi.options.write_options import (
     GROUP,
     INDEX_TYPE,
     MEMORY_BUDGET,
-    METADATA_PREFIX,
     ONCE,
     PARTIAL_UPDATE,
     SCHEMA_MODE,
@@ -182,7 +186,6 @@ class WriteSettings:
     """Settings of one write, parsed.
 
     Attributes:
-        extra_metadata: Entries for the commit metadata besides the schema.
         clustering_updates: Whether writes may change file groups of a pending clustering: reject, allow, or duplicate
             (write rows twice during a bucket resize).
         drops_clusterings: Whether such writes drop the clustering plan, so that it is not run in vain.
@@ -221,7 +224,6 @@ class WriteSettings:
     files: FileSettings
     sizing: SizingSettings
     commit: CommitSettings
-    extra_metadata: Annotated[tuple[tuple[str, str], ...], METADATA_PREFIX]
     services: ServiceSettings
     sync: Annotated[SyncSettings | None, META_SYNC, HIVE_SYNC]
     metadata: MetadataSettings
@@ -258,7 +260,6 @@ class WriteSettings:
                 operation = WriteOperation.INSERT
         combine = _COMBINE.get(operation, write_options.COMBINE_BEFORE_INSERT)
         static = options.text(write_options.STATIC_PARTITIONS)
-        prefix = options.value_or_default(METADATA_PREFIX)
         settings = read_settings(
             cls,
             options,
@@ -271,7 +272,6 @@ class WriteSettings:
             or options.flag(write_options.RECONCILE_SCHEMA)
             or _fills_missing_columns(options, operation),
             partitions_to_overwrite=tuple(part.strip() for part in static.split(",")) if static else None,
-            extra_metadata=tuple((key, value) for key, value in options.extra if prefix and key.startswith(prefix)),
             clustering_updates=_update_strategy(options),
             partial=options.flag(PARTIAL_UPDATE) and operation is WriteOperation.UPSERT,
             event_time=options.text(write_options.PAYLOAD_EVENT_TIME_FIELD)
@@ -284,7 +284,7 @@ class WriteSettings:
             once=None if (once := options.text(ONCE)) is None else ApplicationVersion.parse(once),
         )
         settings._check_mode()
-        return settings
+        return replace(settings, services=settings.services.without_commit_metadata())
 
     @property
     def recorded(self) -> Operation:
@@ -320,6 +320,17 @@ def _fills_missing_columns(options: Options, operation: WriteOperation) -> bool:
     evolves = options.explicit(SCHEMA_MODE) in (SchemaMode.MERGE, SchemaMode.WIDEN, SchemaMode.EVOLVE)
     drops = options.flag(write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP)
     return evolves and not drops and operation in (WriteOperation.INSERT, WriteOperation.BULK_INSERT)
+
+
+def with_arguments(
+    options: Mapping[str, object] | None,
+    *,
+    schema_mode: str | None = None,
+    once: tuple[str, int] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
+) -> Mapping[str, object] | None:
+    """Return the options of a call with its arguments that are options. Raises InvalidRequest if an option contradicts one."""
+    return with_commit_metadata(with_once(with_schema_mode(options, schema_mode), once), commit_metadata)
 
 
 def with_schema_mode(options: Mapping[str, object] | None, mode: str | None) -> Mapping[str, object] | None:
