@@ -30,7 +30,7 @@ from pyhudi.api.merge import Merge, update_on_spark
 from pyhudi.api.spark_streaming import StreamSink, start
 from pyhudi.api.table import Filter, Table
 from pyhudi.api.table_handle import TableHandle, is_spark_value
-from pyhudi.api.write_function import table_columns
+from pyhudi.api.write_function import table_columns, upsert_keeping
 from pyhudi.engines.arrow.input_rows import arrow_reader, typed_rows
 from pyhudi.engines.spark.data_source import HudiSource
 from pyhudi.engines.spark.data_source import register as register_source
@@ -46,7 +46,7 @@ from pyhudi.operations.admin.open_table import resolve_location
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.clauses import DeleteStatement
 from pyhudi.operations.write.save_modes import Save
-from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_arguments, with_schema_mode
+from pyhudi.operations.write.write_settings import KEEP, WriteOperation, WriteSettings, with_arguments, with_schema_mode
 from pyhudi.options.read_options import COLUMNS, FILTER
 from pyhudi.options.scope import TABLE_OPERATIONS, check_table_options
 from pyhudi.options.supported import parse_options
@@ -126,6 +126,7 @@ def write(
     *,
     where: Filter | None = None,
     schema_mode: str | None = None,
+    missing_columns: str | None = None,
     once: tuple[str, int] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
 ) -> WriteResult:
@@ -148,6 +149,7 @@ def write(
             match it are replaced.
         schema_mode: Allowed changes of the table's columns: "strict", "merge" (the default), "widen" or "evolve", as in
             `Table.upsert`.
+        missing_columns: "error", "null" or "keep", as in `Table.upsert`. "keep" requires an upsert.
         once: Application id and version of this write, as in `Table.upsert`.
         commit_metadata: Entries stored in the commit, as in `Table.upsert`.
 
@@ -163,8 +165,19 @@ def write(
     df = _dataframe(df, lambda _: None if mode == "ignore" else table_columns(path, storage_options), given)
     _configure_session(df.sparkSession)
     engine = SparkEngine(df.sparkSession)
-    options = with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata)
-    save = Save.planned(path, mode, parse_options(options), storage_options, engine.input_schema(df), where)
+    keeps = missing_columns == KEEP
+    parsed = parse_options(
+        with_arguments(
+            options,
+            schema_mode=schema_mode,
+            missing_columns=None if keeps else missing_columns,
+            once=once,
+            commit_metadata=commit_metadata,
+        )
+    )
+    if keeps and (kept := upsert_keeping(path, df, mode, parsed, storage_options)) is not None:
+        return kept
+    save = Save.planned(path, mode, parsed, storage_options, engine.input_schema(df), where)
     return save.run(engine, df, lambda keys: engine.partition_paths(df, keys))
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tests.scenarios import inserts, store_assignment, write_modes
+from tests.scenarios import inserts, missing_columns, store_assignment, write_modes
 from tests.scenarios.scenario import Scenario
 
-SCENARIOS: tuple[Scenario, ...] = (*inserts.SCENARIOS, *store_assignment.SCENARIOS, *write_modes.SCENARIOS)
+SCENARIOS: tuple[Scenario, ...] = (
+    *inserts.SCENARIOS,
+    *missing_columns.SCENARIOS,
+    *store_assignment.SCENARIOS,
+    *write_modes.SCENARIOS,
+)

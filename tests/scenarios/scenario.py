@@ -43,12 +43,14 @@ class Write:
         mode: Mode of `hp.write`; "" for its default.
         schema_mode: Changes of the table's columns that the write may make; "" for the default.
         where: Predicate of the partitions that mode overwrite replaces; "" for none.
+        missing_columns: How columns that the rows lack are handled; "" for the default.
     """
 
     rows: pa.Table | Sequence[Mapping[str, Any]]
     mode: str = "upsert"
     schema_mode: str = ""
     where: str = ""
+    missing_columns: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pyhudi.api.merge import Merge, needs_sql, update_by_sql, update_on_spark
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
-from pyhudi.engines.arrow.input_rows import is_empty, required_without_nulls, typed_rows
+from pyhudi.engines.arrow.input_rows import arrow_reader, is_empty, required_without_nulls, typed_rows
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
@@ -28,11 +28,12 @@ from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_attempt import exclusive_write
 from pyhudi.operations.write.write_once import CommitMark
 from pyhudi.operations.write.write_rows import run_write
-from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_arguments
+from pyhudi.operations.write.write_settings import KEEP, WriteOperation, WriteSettings, with_arguments, with_schema_mode
 from pyhudi.options.declaration import Options
 from pyhudi.options.scope import TABLE_OPERATIONS, operation_for
 from pyhudi.options.write_options import PARTIAL_UPDATE, SCHEMA_MODE, THREADS
 from pyhudi.records.filters.filter_parser import Filter
+from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.storage.locks import MAX_HOLD_MS
 from pyhudi.table.snapshot import Snapshot
@@ -55,6 +56,7 @@ class TableWrites(OpenedTable):
         partial: bool = False,
         based_on: Scan | None = None,
         schema_mode: str | None = None,
+        missing_columns: str | None = None,
         once: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
@@ -76,6 +78,9 @@ class TableWrites(OpenedTable):
                 in columns that may not be null, which become nullable. "evolve": as in Hudi, also integers to floating
                 point and numbers to strings. Record key, partition and ordering fields keep their types. The result
                 reports the changes. (Option `pyhudi.schema.mode`.)
+            missing_columns: Columns of the table that the data lacks. "error" (default) refuses the data. "null" writes nulls.
+                "keep" retains the stored values of records that exist, and writes nulls into new ones; the rows are then
+                written as a merge. (Option `hoodie.write.set.null.for.missing.columns` for "null".)
             once: Application id and version of this write, such as `("daily-load", 17)`. If that version or a later one
                 of the application is committed, nothing is written and `WriteResult.skipped` is True, so a write whose
                 outcome is unknown can be repeated. Of concurrent writes of one version, one commits. (Option
@@ -98,10 +103,21 @@ class TableWrites(OpenedTable):
             >>> seen = table.scan(["id", "ts", "fare"], filter="fare < 5")
             >>> result = table.upsert(raise_fares(seen.to_arrow()), based_on=seen)
         """
+        if missing_columns == KEEP:
+            if partial or based_on is not None:
+                raise InvalidRequest(f"missing_columns={KEEP!r} is incompatible with partial= and based_on=")
+            data = self._reopenable(data, with_schema_mode(options, schema_mode))
+            if self._lacks_columns(data):
+                return self._merge_by_key(
+                    data, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata, options=options
+                )
+            missing_columns = None
         if partial:
             options = {**(options or {}), PARTIAL_UPDATE.key: True}
         seen = None if based_on is None else self._snapshot_from_scan(based_on)
-        options = with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata)
+        options = with_arguments(
+            options, schema_mode=schema_mode, missing_columns=missing_columns, once=once, commit_metadata=commit_metadata
+        )
         return self._write(data, WriteOperation.UPSERT, options, base_snapshot=seen)
 
     def insert(
@@ -109,6 +125,7 @@ class TableWrites(OpenedTable):
         data: Any,
         *,
         schema_mode: str | None = None,
+        missing_columns: str | None = None,
         once: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
@@ -119,6 +136,8 @@ class TableWrites(OpenedTable):
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
                 DataFrame.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
+            missing_columns: "error" or "null", as in `upsert`. "error" is the default, and "null" if `schema_mode` is passed
+                to an insert.
             once: Application id and version of this write, as in `upsert`.
             commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
@@ -129,7 +148,9 @@ class TableWrites(OpenedTable):
         return self._write(
             data,
             WriteOperation.INSERT,
-            with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata),
+            with_arguments(
+                options, schema_mode=schema_mode, missing_columns=missing_columns, once=once, commit_metadata=commit_metadata
+            ),
         )
 
     def append(
@@ -137,6 +158,7 @@ class TableWrites(OpenedTable):
         data: Any,
         *,
         schema_mode: str | None = None,
+        missing_columns: str | None = None,
         once: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
@@ -146,6 +168,8 @@ class TableWrites(OpenedTable):
         Args:
             data: As in `insert`.
             schema_mode: As in `upsert`.
+            missing_columns: "error" or "null", as in `upsert`. "error" is the default, and "null" if `schema_mode` is passed
+                to an insert.
             once: As in `upsert`.
             commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
@@ -153,13 +177,21 @@ class TableWrites(OpenedTable):
         Returns:
             The instant of the write, and its statistics.
         """
-        return self.insert(data, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata, options=options)
+        return self.insert(
+            data,
+            schema_mode=schema_mode,
+            missing_columns=missing_columns,
+            once=once,
+            commit_metadata=commit_metadata,
+            options=options,
+        )
 
     def bulk_insert(
         self,
         data: Any,
         *,
         schema_mode: str | None = None,
+        missing_columns: str | None = None,
         once: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
@@ -170,6 +202,8 @@ class TableWrites(OpenedTable):
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
                 DataFrame.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
+            missing_columns: "error" or "null", as in `upsert`. "error" is the default, and "null" if `schema_mode` is passed
+                to an insert.
             once: Application id and version of this write, as in `upsert`.
             commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
@@ -180,7 +214,9 @@ class TableWrites(OpenedTable):
         return self._write(
             data,
             WriteOperation.BULK_INSERT,
-            with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata),
+            with_arguments(
+                options, schema_mode=schema_mode, missing_columns=missing_columns, once=once, commit_metadata=commit_metadata
+            ),
         )
 
     def insert_overwrite(
@@ -189,6 +225,7 @@ class TableWrites(OpenedTable):
         *,
         where: Filter | None = None,
         schema_mode: str | None = None,
+        missing_columns: str | None = None,
         once: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
@@ -202,6 +239,8 @@ class TableWrites(OpenedTable):
             where: Predicate over the partition columns, as the filter of `scan`. All partitions that match it are
                 replaced, also those without new rows, and rows of other partitions are refused.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
+            missing_columns: "error" or "null", as in `upsert`. "error" is the default, and "null" if `schema_mode` is passed
+                to an insert.
             once: Application id and version of this write, as in `upsert`.
             commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
@@ -215,7 +254,9 @@ class TableWrites(OpenedTable):
         Example:
             >>> result = table.insert_overwrite(rows, where="day = '2026-01-01'")
         """
-        options = with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata)
+        options = with_arguments(
+            options, schema_mode=schema_mode, missing_columns=missing_columns, once=once, commit_metadata=commit_metadata
+        )
         return self._write(data, WriteOperation.INSERT_OVERWRITE, options, overwrite_where=where)
 
     def insert_overwrite_table(
@@ -223,6 +264,7 @@ class TableWrites(OpenedTable):
         data: Any,
         *,
         schema_mode: str | None = None,
+        missing_columns: str | None = None,
         once: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
@@ -233,6 +275,8 @@ class TableWrites(OpenedTable):
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
                 DataFrame.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
+            missing_columns: "error" or "null", as in `upsert`. "error" is the default, and "null" if `schema_mode` is passed
+                to an insert.
             once: Application id and version of this write, as in `upsert`.
             commit_metadata: As in `upsert`.
             options: `hoodie.*` options of this call.
@@ -243,7 +287,9 @@ class TableWrites(OpenedTable):
         return self._write(
             data,
             WriteOperation.INSERT_OVERWRITE_TABLE,
-            with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata),
+            with_arguments(
+                options, schema_mode=schema_mode, missing_columns=missing_columns, once=once, commit_metadata=commit_metadata
+            ),
         )
 
     def delete(
@@ -483,6 +529,26 @@ class TableWrites(OpenedTable):
             locked_table = copy(self)
             locked_table._open = self._open.at(locked_context)
             yield locked_table
+
+    def _reopenable(self, data: Any, options: Mapping[str, object] | None) -> Any:
+        """Return rows whose columns are known."""
+        if is_spark_value(data):
+            return data
+        may_widen = self._open.parse(TABLE_OPERATIONS["upsert"], options).explicit(SCHEMA_MODE) is not None
+        return arrow_reader(typed_rows(data, self._file_columns, may_widen=may_widen))
+
+    def _lacks_columns(self, data: Any) -> bool:
+        stored = self._file_columns()
+        given = data.columns if is_spark_value(data) else data.schema.names
+        return stored is not None and not set(stored.names) <= set(given)
+
+    def _merge_by_key(self, data: Any, **arguments: Any) -> WriteResult:
+        """Update the columns that the rows have, and insert the rows of new keys."""
+        keys = self._open.context.config.keys
+        if keys.generates_keys:
+            raise InvalidRequest(f"missing_columns={KEEP!r} finds records by key, and {self.uri} generates its record keys")
+        named = dict.fromkeys((*keys.record_fields, *partition_columns(keys)))
+        return self.merge(data, list(named), **arguments).when_matched_update_all().when_not_matched_insert_all().execute()
 
     def _write(
         self,

@@ -16,10 +16,10 @@ from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.operations.admin.table_settings import with_table_arguments
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.save_modes import Save
-from pyhudi.operations.write.write_settings import WriteOperation, with_arguments
+from pyhudi.operations.write.write_settings import KEEP, WriteOperation, with_arguments
 from pyhudi.options.declaration import Options
 from pyhudi.options.supported import parse_options
-from pyhudi.options.write_options import OPERATION, SCHEMA_MODE
+from pyhudi.options.write_options import COMMIT_METADATA, ONCE, OPERATION, SCHEMA_MODE
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.schema_evolution import SchemaMode
 
@@ -36,6 +36,7 @@ def write(
     table_type: str | None = None,
     name: str | None = None,
     schema_mode: str | None = None,
+    missing_columns: str | None = None,
     once: tuple[str, int] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
@@ -61,6 +62,7 @@ def write(
         table_type: `cow` (default) or `mor`, for a new table.
         name: Name of a new table; defaults to the name of the folder.
         schema_mode: Schema evolution that the data may cause, as in `Table.upsert`.
+        missing_columns: "error", "null" or "keep", as in `Table.upsert`. "keep" requires an upsert.
         once: Application id and version of this write, as in `Table.upsert`.
         commit_metadata: Entries stored in the commit, as shown by `Table.inspect.commits`.
         options: Further `hoodie.*` options.
@@ -78,14 +80,24 @@ def write(
         >>> result = hp.write("/data/trips", frame, record_key="id", ordering="ts")
         >>> result = hp.write("/data/trips", frame, mode="append")
     """
+    keeps = missing_columns == KEEP
+    call = with_arguments(
+        options,
+        schema_mode=schema_mode,
+        missing_columns=None if keeps else missing_columns,
+        once=once,
+        commit_metadata=commit_metadata,
+    )
     parsed = with_table_arguments(
-        parse_options(with_arguments(options, schema_mode=schema_mode, once=once, commit_metadata=commit_metadata)),
+        parse_options(call),
         name=name,
         record_key=record_key,
         partition_by=partition_by,
         ordering=ordering,
         table_type=table_type,
     )
+    if keeps and (kept := upsert_keeping(path, data, _mode(mode, parsed), parsed, storage_options)) is not None:
+        return kept
     engine = engine_for(data, parsed)
     data = typed_rows(
         data,
@@ -98,6 +110,25 @@ def write(
     rows = data if is_spark_value(data) else arrow_reader(data)
     save = Save.planned(path, _mode(mode, parsed), parsed, storage_options, engine.input_schema(rows), where)
     return save.run(engine, rows, _no_partitions)
+
+
+def upsert_keeping(
+    path: str | os.PathLike[str], data: Any, mode: str, options: Options, storage_options: Mapping[str, str] | None
+) -> WriteResult | None:
+    """Upsert rows that may lack columns, whose stored values remain; None if there is no table or no column yet.
+
+    Raises:
+        InvalidRequest: The mode or the option names another operation.
+    """
+    word = options.explicit(OPERATION) if mode == "append" else mode
+    if word not in (None, WriteOperation.UPSERT):
+        raise InvalidRequest(f"missing_columns={KEEP!r} retains values of stored records: it requires an upsert, not {word}")
+    if table_columns(path, storage_options) is None:
+        return None
+    of_call = {SCHEMA_MODE.key, ONCE.key, COMMIT_METADATA.key}
+    values = dict(options.values)
+    table = Table(path, storage_options, {**{k: v for k, v in values.items() if k not in of_call}, **dict(options.extra)})
+    return table.upsert(data, missing_columns=KEEP, options={k: v for k, v in values.items() if k in of_call})
 
 
 def _mode(mode: str | None, options: Options) -> str:

@@ -107,6 +107,9 @@ def load(
     schema_mode: Annotated[
         SchemaMode | None, typer.Option("--schema-mode", help="Schema evolution that the files may cause; merge by default.")
     ] = None,
+    missing_columns: Annotated[
+        str | None, typer.Option("--missing-columns", help="Columns that the files lack: error (default), null or keep.")
+    ] = None,
     once: OnceOption = None,
     commit_metadata: CommitMetadataOption = None,
     output: OutputOption = Format.TABLE,
@@ -128,6 +131,7 @@ def load(
         mode,
         where=where,
         schema_mode=None if schema_mode is None else str(schema_mode),
+        missing_columns=missing_columns,
         commit_metadata=parse_pairs(commit_metadata),
         options=_with_once(parse_pairs(options), once),
         storage_options=parse_pairs(storage),

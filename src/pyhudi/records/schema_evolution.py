@@ -237,9 +237,9 @@ def _missing_problem(path: str, rules: _Evolution) -> str:
         if name == path or name.startswith(path + "."):
             return f"{name!r} is {role}: add it to the data"
     return (
-        f"set {write_options.SET_NULL_FOR_MISSING_COLUMNS}=true to write nulls, or "
-        f"{write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP}=true to drop it from the table; "
-        "upsert with partial=True keeps the stored values"
+        f'pass missing_columns="null" ({write_options.SET_NULL_FOR_MISSING_COLUMNS}=true) to write nulls, or "keep" in an upsert '
+        "to retain the stored values; "
+        f"{write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP}=true drops it from the table"
     )
 
 

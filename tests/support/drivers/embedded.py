@@ -31,8 +31,8 @@ class PythonTable(Driver):
     def run(self, step: Step) -> Sequence[str] | None:
         table = hp.Table(self.path)
         if isinstance(step, Write):
-            predicate = {"where": step.where} if step.where else {}
-            result = getattr(table, step.mode)(step.rows, schema_mode=step.schema_mode or None, **predicate)
+            words = {"schema_mode": step.schema_mode, "missing_columns": step.missing_columns, "where": step.where}
+            result = getattr(table, step.mode)(step.rows, **{word: text for word, text in words.items() if text})
         elif isinstance(step, Update):
             result = table.update({**step.set, **step.values}, step.where or None)
         elif isinstance(step, Merge):
@@ -54,7 +54,8 @@ class PythonWrite(Driver):
 
     def run(self, step: Step) -> Sequence[str] | None:
         assert isinstance(step, Write)
-        more: dict[str, Any] = {"where": step.where or None, "schema_mode": step.schema_mode or None}
+        words = {"schema_mode": step.schema_mode, "missing_columns": step.missing_columns, "where": step.where}
+        more: dict[str, Any] = {word: text for word, text in words.items() if text}
         return list(hp.write(self.path, step.rows, step.mode or None, **more).schema_changes)
 
 
@@ -108,7 +109,12 @@ class CommandLine(Driver):
             pq.write_table(step.rows, file)
         else:
             file.write_text("".join(json.dumps(dict(row), default=_json) + "\n" for row in step.rows))
-        words = {"--mode": step.mode, "--where": step.where, "--schema-mode": step.schema_mode}
+        words = {
+            "--mode": step.mode,
+            "--where": step.where,
+            "--schema-mode": step.schema_mode,
+            "--missing-columns": step.missing_columns,
+        }
         self._run("load", self.path, str(file), *(part for word, text in words.items() if text for part in (word, text)))
         return None
 

@@ -40,7 +40,8 @@ class SparkPython(SparkDriver):
             given: Any = step.rows
             typed = isinstance(given, pa.Table)
             rows = self.session.createDataFrame(given) if typed else [dict(row) for row in given]
-            more: dict[str, Any] = {"where": step.where or None, "schema_mode": step.schema_mode or None}
+            words = {"schema_mode": step.schema_mode, "missing_columns": step.missing_columns, "where": step.where}
+            more: dict[str, Any] = {word: text for word, text in words.items() if text}
             result = hs.write(rows, self.path, step.mode or "append", **more)
         elif isinstance(step, Update):
             values = {**step.set, **step.values}

@@ -252,7 +252,15 @@ class TableIngestion:
         return str(convert(stored.value)) if stored.version == 1 and convert is not None else stored.value
 
     def _write(self, table: Table, batch: Batch, mark: CheckpointMark, errors: ErrorRows) -> WriteResult:
-        options = dict(with_arguments(None, schema_mode=self._job.schema_mode, commit_metadata=self._job.commit_metadata) or {})
+        options = dict(
+            with_arguments(
+                None,
+                schema_mode=self._job.schema_mode,
+                missing_columns=self._job.missing_columns,
+                commit_metadata=self._job.commit_metadata,
+            )
+            or {}
+        )
         if self._job.services == "none":
             options[SERVICES_SWITCH.key] = False
         has_keys = bool(table.config.keys.record_fields)

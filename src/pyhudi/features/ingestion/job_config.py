@@ -57,6 +57,7 @@ class TableJob:
         options: `hoodie.*` options of the table.
         storage_options: Credentials and settings of the table's store.
         schema_mode: Schema evolution that rows may cause, as in `Table.upsert`.
+        missing_columns: Columns of the table that rows lack: "error" or "null", as in `Table.upsert`.
         commit_metadata: Entries stored in each commit, as in `Table.upsert`.
         schema: Columns of the source: `kind` file, table or registry, and its settings.
         transforms: SQL and functions, in order.
@@ -79,6 +80,7 @@ class TableJob:
     options: Mapping[str, object] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     schema_mode: str | None = None
+    missing_columns: str | None = None
     commit_metadata: Mapping[str, str] = field(default_factory=dict)
     schema: Mapping[str, object] | None = field(default=None, repr=False)
     transforms: tuple[Any, ...] = ()
@@ -90,7 +92,11 @@ class TableJob:
     ignore_checkpoint: str | None = None
 
     def __post_init__(self) -> None:
-        for name, value, allowed in (("mode", self.mode, _MODES), ("services", self.services, _SERVICES)):
+        for name, value, allowed in (
+            ("mode", self.mode, _MODES),
+            ("services", self.services, _SERVICES),
+            ("missing_columns", self.missing_columns, ("error", "null")),
+        ):
             if value is not None and value not in allowed:
                 raise InvalidRequest(f"table {self.path} has {name}={value!r}: choose from {', '.join(allowed)}")
         for name, number in (("max_rows", self.max_rows), ("max_bytes", self.max_bytes)):

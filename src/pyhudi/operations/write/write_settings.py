@@ -164,6 +164,10 @@ class WriteOperation(StrEnum):
         return self.recorded.replaces
 
 
+KEEP = "keep"
+MISSING_COLUMNS = ("error", "null", KEEP)
+"""How columns that the rows of a write lack are handled."""
+
 _OVERWRITE_OPERATIONS = ("insert_overwrite", "insert_overwrite_table")
 _WITH_ROWS = ("upsert", "insert", "bulk_insert", *_OVERWRITE_OPERATIONS)
 
@@ -318,19 +322,36 @@ def _fills_missing_columns(options: Options, operation: WriteOperation) -> bool:
     An upsert would overwrite stored values with nulls.
     """
     evolves = options.explicit(SCHEMA_MODE) in (SchemaMode.MERGE, SchemaMode.WIDEN, SchemaMode.EVOLVE)
-    drops = options.flag(write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP)
-    return evolves and not drops and operation in (WriteOperation.INSERT, WriteOperation.BULK_INSERT)
+    decided = options.flag(write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP) or (
+        options.explicit(write_options.SET_NULL_FOR_MISSING_COLUMNS) is not None
+    )
+    return evolves and not decided and operation in (WriteOperation.INSERT, WriteOperation.BULK_INSERT)
 
 
 def with_arguments(
     options: Mapping[str, object] | None,
     *,
     schema_mode: str | None = None,
+    missing_columns: str | None = None,
     once: tuple[str, int] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
 ) -> Mapping[str, object] | None:
     """Return the options of a call with its arguments that are options. Raises InvalidRequest if an option contradicts one."""
-    return with_commit_metadata(with_once(with_schema_mode(options, schema_mode), once), commit_metadata)
+    options = _with_missing_columns(with_schema_mode(options, schema_mode), missing_columns)
+    return with_commit_metadata(with_once(options, once), commit_metadata)
+
+
+def _with_missing_columns(options: Mapping[str, object] | None, missing_columns: str | None) -> Mapping[str, object] | None:
+    if missing_columns is None:
+        return options
+    if missing_columns == KEEP:
+        raise InvalidRequest(f"missing_columns={KEEP!r} retains values of stored records: it requires an upsert of whole columns")
+    if missing_columns not in MISSING_COLUMNS:
+        raise InvalidRequest(f"missing_columns={missing_columns!r} is unknown: choose from {', '.join(MISSING_COLUMNS)}")
+    option, text = write_options.SET_NULL_FOR_MISSING_COLUMNS, str(missing_columns == "null").lower()
+    if str((options or {}).get(option.key, text)).lower() != text:
+        raise InvalidRequest(f"missing_columns={missing_columns!r} contradicts option {option}={(options or {})[option.key]}")
+    return {**(options or {}), option.key: text}
 
 
 def with_schema_mode(options: Mapping[str, object] | None, mode: str | None) -> Mapping[str, object] | None:
