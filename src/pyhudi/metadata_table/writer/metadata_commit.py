@@ -337,14 +337,7 @@ def apply_rollback_to_metadata(
     context.storage.delete_folder(join_path(SIDE_FOLDER, target))
     target_instants = [i for i in timeline.instants if i.step == (target, Action.DELTACOMMIT)]
     if not target_instants:
-        try:
-            is_listed = _lists_files_of(MetadataTable(context, current_timeline), target, deleted, logs=logs)
-        except DAMAGE as error:
-            # It stays as it is: no reader uses such a listing, and a rebuild needs the list of its indexes.
-            _LOG.warning("rollback of %s leaves the metadata table, which cannot be read: %s", target, error)
-            return
-        if is_listed:
-            drop_store(context)
+        _drop_if_listed(context, target, deleted, current_timeline, logs=logs)
         return
     completed = target_instants[0].completion_time
     if completed is not None and any(i.request_time > completed for i in timeline.completed(Action.COMMIT)):
@@ -362,6 +355,24 @@ def apply_rollback_to_metadata(
             return
     _drop_plans(store, timeline)
     _roll_back(store, request_time, target, current_timeline)
+
+
+def remove_uncommitted_from_metadata(
+    context: TableContext, target: str, deleted: Mapping[str, Iterable[str]], current_timeline: Timeline
+) -> bool:
+    """Remove what the metadata table may have of an instant without a delta commit. Arguments as `apply_rollback_to_metadata`.
+
+    Returns:
+        False, with no effect, if it has a delta commit of the instant, which only a rollback removes.
+    """
+    context = context.reloaded()
+    if FILES not in (*context.config.metadata_partitions, *context.config.metadata_partitions_inflight):
+        return True
+    if any(i.step == (target, Action.DELTACOMMIT) for i in MetadataStore.open(context).load().instants):
+        return False
+    context.storage.delete_folder(join_path(SIDE_FOLDER, target))
+    _drop_if_listed(context, target, deleted, current_timeline)
+    return True
 
 
 def apply_restore_to_metadata(context: TableContext) -> tuple[str, ...]:
@@ -401,6 +412,25 @@ def _drop_plans(store: MetadataStore, timeline: Timeline) -> None:
     for instant in timeline.pending(Action.COMPACTION):
         store.storage.delete(store.files_of_instant(instant.request_time))
         store.context.timeline.remove_pending(instant.request_time, Action.COMPACTION)
+
+
+def _drop_if_listed(
+    context: TableContext,
+    target: str,
+    deleted: Mapping[str, Iterable[str]],
+    current_timeline: Timeline,
+    *,
+    logs: bool = True,
+) -> None:
+    """Drop a metadata table that was built from a listing with files of an instant that is rolled back."""
+    try:
+        is_listed = _lists_files_of(MetadataTable(context, current_timeline), target, deleted, logs=logs)
+    except DAMAGE as error:
+        # It stays as it is: no reader uses such a listing, and a rebuild needs the list of its indexes.
+        _LOG.warning("rollback of %s leaves the metadata table, which cannot be read: %s", target, error)
+        return
+    if is_listed:
+        drop_store(context)
 
 
 def _lists_files_of(reader: MetadataTable, target: str, deleted: Mapping[str, Iterable[str]], *, logs: bool) -> bool:

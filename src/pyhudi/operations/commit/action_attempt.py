@@ -15,7 +15,7 @@ from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.foreign_index_builds import foreign_index_builds
 from pyhudi.operations.commit.hbase_hooks import sync_rollback
 from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
-from pyhudi.operations.commit.rollback import rollback_failed_attempt, rollback_instant, rollback_own_write, withdraw_write
+from pyhudi.operations.commit.rollback import rollback_failed_attempt, rollback_instant, rollback_own_write
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.planning.conflicts import WriteStart
 from pyhudi.storage import liveness
@@ -146,10 +146,6 @@ def rollback_own_attempt(transaction: Transaction) -> None:
         return
     if _completed_without_rows(transaction):
         return
-    requested = Instant(transaction.instant_time, transaction.action, State.REQUESTED)
-    has_only_begun = not transaction.started and transaction.action is not Action.REPLACECOMMIT
-    if has_only_begun and withdraw_write(context, requested, transaction.settings):
-        return
     pending = Instant(transaction.instant_time, transaction.action, State.INFLIGHT)
     # If the completed file may exist, delete no file before the instant has been checked under the lock.
     undo = rollback_instant if transaction.publishing else rollback_own_write
@@ -186,7 +182,6 @@ def _completed_without_rows(transaction: Transaction) -> bool:
             if action is Action.REPLACECOMMIT:
                 remove_hashing_metadata(locked, (time,))
                 remove_counts(locked, (time,))
-            transaction.started = True
             if not any(i.request_time == time and i.state is State.INFLIGHT for i in locked.timeline.load().instants):
                 completion.start()
         metadata = commit_metadata(Operation.UNKNOWN, (), snapshot.schema.stored_avro(context.config.name), {})

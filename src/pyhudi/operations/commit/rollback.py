@@ -8,8 +8,7 @@
     4. lock: remove the instant's pending files, publish `<R>_<C>.rollback`; then remove its markers
 
 A writer that rolls back its own write deletes the files first and does the rest under one lock (`rollback_own_write`).
-A write without an inflight file has written nothing that readers count or a rollback must record: only its requested
-file is removed.
+If the metadata table does not have the write, nothing is left to record, and its instant is removed without a rollback.
 
 An unfinished rollback is detected by its pending instant and completed from its plan, by several processes of PyHudi at
 once if necessary: each step is idempotent. One of Hudi is left to its process (see `action_liveness`). A write cannot
@@ -37,7 +36,7 @@ from pyhudi.format.names import parse_data_file_instant
 from pyhudi.format.paths import (
     parent_folder,
 )
-from pyhudi.metadata_table.writer.metadata_commit import apply_rollback_to_metadata
+from pyhudi.metadata_table.writer.metadata_commit import apply_rollback_to_metadata, remove_uncommitted_from_metadata
 from pyhudi.operations.commit.action_liveness import is_action_dead
 from pyhudi.operations.commit.begin_checks import check_same_version
 from pyhudi.operations.commit.commit_settings import CommitSettings
@@ -69,7 +68,7 @@ class RollbackResult(OperationResult):
     """The outcome of a rollback.
 
     Attributes:
-        instant: Request time of the rollback.
+        instant: Request time of the rollback; '' for a write of this process that left nothing but its instant.
         rolled_back: Request time of the instant that was rolled back.
         deleted: Deleted files, as paths relative to the table.
     """
@@ -210,7 +209,8 @@ def rollback_own_write(context: TableContext, instant: Instant, settings: Commit
     """Roll back a pending write of this process that will not commit.
 
     Only this process writes files of the instant, and its markers stay until the end. So the files can be deleted
-    before the rollback is planned, and the lock is taken once instead of twice.
+    before the rollback is planned, and the lock is taken once instead of twice. If nothing else is left of the write,
+    its instant is removed without a rollback on the timeline, which Hudi would execute too while it is pending.
 
     Raises:
         InstantNotFound: Another writer has already rolled it back.
@@ -222,35 +222,50 @@ def rollback_own_write(context: TableContext, instant: Instant, settings: Commit
     context.storage.delete(marked)
     sync_rollback(context, settings, [instant.request_time])
     with context.locked(settings.lock_wait_ms) as locked:
+        # Hashing metadata and bucket counts of a replacecommit are removed once the rollback is on the timeline.
+        replaces = instant.action is Action.REPLACECOMMIT
+        if not replaces and _withdraw(locked, instant, marked):
+            return RollbackResult("", instant.request_time, tuple(marked))
         planned = _request_under_lock(locked, instant, settings, failed_only=False)
         assert planned is not None, "only a rollback of failed writes finds nothing to do"
         requested, plan = planned
         files = _files_by_partition(plan.rollback_requests or ())
         named = {_path(context, partition, file) for partition, partition_files in files.items() for file in partition_files}
-        # A running task may have written another file, and hashing metadata is removed once the rollback is on the timeline.
-        if named <= set(marked) and instant.action is not Action.REPLACECOMMIT:
+        # A running task may have written another file.
+        if named <= set(marked) and not replaces:
             return _publish(locked, settings, requested, plan, files, begun_ms)
     return _execute(context, settings, requested, plan)
 
 
-def withdraw_write(context: TableContext, requested: Instant, settings: CommitSettings) -> bool:
-    """Remove the requested file of a write of this process, if that is the only file of the instant.
-
-    Not for replacecommits, which store consistent hashing metadata and bucket counts before they have an inflight file.
+def _withdraw(locked_context: TableContext, write: Instant, deleted: Sequence[str]) -> bool:
+    """Remove the instant of a write of this process whose files are deleted.
 
     Returns:
-        False, with no effect, if another process has begun to roll the write back.
+        False, with no effect, if more is left of it, or another process has begun to roll it back.
     """
-    # See `rollback_own_write`.
-    _refuse_alive(context, settings, requested)
-    with context.locked(settings.lock_wait_ms) as locked:
-        check_same_version(locked)
-        if requested.request_time in load_rollback_targets(locked.timeline, locked.timeline.load()):
+    store, time = locked_context.timeline, write.request_time
+    timeline = store.load()
+    current = next((i for i in timeline.pending() if i.step == write.step), None)
+    if current is None or time in load_rollback_targets(store, timeline):
+        return False
+    check_same_version(locked_context)
+    markers = Markers(locked_context.storage, time)
+    if current.state is State.INFLIGHT:
+        if not {path for path, _ in markers.list()}.issubset(deleted):
+            # A running task has written another file.
             return False
-        Markers(locked.storage, requested.request_time).delete()
-        # The order matters: the next writer rolls back a requested instant without a heartbeat.
-        liveness.remove_heartbeat(locked.storage, requested.request_time)
-        locked.timeline.remove_pending(requested.request_time, requested.action, State.REQUESTED)
+        by_partition: dict[str, list[str]] = {}
+        for path in deleted:
+            by_partition.setdefault(parent_folder(path), []).append(path)
+        if not remove_uncommitted_from_metadata(locked_context, time, by_partition, timeline):
+            return False
+    # If this process dies now, the next writer rolls back the pending instant, which has no heartbeat.
+    liveness.remove_heartbeat(locked_context.storage, time)
+    if current.state is State.INFLIGHT:
+        # As in `_publish`: a task that ends later removes its files itself.
+        locked_context.storage.delete([path for path, _ in markers.list(in_progress=True)])
+    markers.delete()
+    store.remove_pending(time, write.action, *(_BOTH if current.state is State.INFLIGHT else (State.REQUESTED,)))
     return True
 
 

@@ -85,7 +85,6 @@ class Transaction:
         requested_on: The timeline before `begin` wrote the requested file.
         completed: The completed instant, None before.
         publishing: True once the completed file may have been written.
-        started: True if the inflight file may exist, for example for a plan that another process began.
         inflight_ms: Modification time of the inflight file with which this process claimed a plan; None for a write.
         columns: Columns of a planned write, if the table resolves columns by id.
         without_ids: A timeline on which the table was found to have no column history; None if unknown.
@@ -102,7 +101,6 @@ class Transaction:
     requested_on: Timeline | None = field(default=None)
     completed: Instant | None = field(default=None)
     publishing: bool = field(default=False)
-    started: bool = field(default=True)
     inflight_ms: int | None = field(default=None)
     columns: WrittenColumns | None = field(default=None)
     without_ids: Timeline | None = field(default=None)
@@ -153,7 +151,7 @@ class Transaction:
                 # too.
                 heartbeat.stop(delete=isinstance(error, TableState))
             raise
-        return cls(context, settings, time, action, heartbeat, timeline, started=False, config=config)
+        return cls(context, settings, time, action, heartbeat, timeline, config=config)
 
     def planned_on(self, snapshot: Snapshot) -> None:
         """Record the snapshot this transaction was planned on: its column-id mode and the commit metadata already loaded."""
@@ -163,7 +161,6 @@ class Transaction:
 
     def start(self, content: bytes = b"") -> None:
         """Write the inflight file; data files may follow."""
-        self.started = True
         self.context.timeline.start(Instant(self.instant_time, self.action, State.REQUESTED), content)
 
     def commit(self, planned: PlannedCommit) -> Instant:
