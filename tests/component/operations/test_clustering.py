@@ -206,6 +206,7 @@ def test_inline_and_planning_for_others_do_not_go_together() -> None:
 
 
 ALLOW = {"hoodie.clustering.updates.strategy": "org.apache.hudi.client.clustering.update.strategy.SparkAllowUpdateStrategy"}
+PREFER = {"hoodie.write.lock.conflict.resolution.strategy": "PreferWriterConflictResolutionStrategy"}
 
 
 def test_conflicting_clustering_is_dropped_when_writes_have_priority() -> None:
@@ -213,7 +214,7 @@ def test_conflicting_clustering_is_dropped_when_writes_have_priority() -> None:
     planned = table.schedule_clustering(order_by="x", options=OPTIONS).instant
     assert planned is not None
     changed = rows(0).slice(0, 1).set_column(2, "ts", pa.array([500]))
-    table.upsert(changed, options=OPTIONS | ALLOW)
+    table.upsert(changed, options=OPTIONS | ALLOW | PREFER)
     assert [i.request_time for i in table.timeline().pending(Action.CLUSTERING)] == [planned]
     files = {info.path for info in table.context.storage.walk("")}
     with pytest.raises(WriteConflict, match="were changed since it was planned"):
@@ -235,8 +236,7 @@ def test_write_into_file_groups_that_another_engine_clusters_is_refused() -> Non
     changed = rows(0).slice(0, 1).set_column(2, "ts", pa.array([500]))
     with pytest.raises(TableState, match="PreferWriterConflictResolutionStrategy"):
         table.upsert(changed, options=OPTIONS | ALLOW)
-    prefer = {"hoodie.write.lock.conflict.resolution.strategy": "PreferWriterConflictResolutionStrategy"}
-    table.upsert(changed, options=OPTIONS | ALLOW | prefer)
+    table.upsert(changed, options=OPTIONS | ALLOW | PREFER)
     assert table.scan(["ts"], filter="id = '0-0'").to_arrow()["ts"].to_pylist() == [500]
 
 

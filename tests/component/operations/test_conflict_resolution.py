@@ -14,10 +14,12 @@ import pytest
 from pyhudi import Table
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.tagged import WriteGroup
-from pyhudi.errors import Unsupported, WriteConflict
+from pyhudi.errors import TableState, Unsupported, WriteConflict
+from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
+from pyhudi.table.timeline.timeline_store import TimelineStore
 
 KEY = "hoodie.write.lock.conflict.resolution.strategy"
 PACKAGE = "org.apache.hudi.client.transaction."
@@ -108,6 +110,66 @@ def test_clustering_conflicts_with_a_pending_write(tmp_path: Path, kind: str, st
             write.finish()
         assert values(table) == {"a": 1, "b": 1, "c": 1}
     assert table.validate().ok
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("strategy", [SIMPLE, PREFER_WRITER])
+def test_write_conflicts_with_a_plan_that_hudi_starts_during_the_write(tmp_path: Path, kind: str, strategy: str) -> None:
+    """Hudi would replace the file groups without the write: it starts plans without the lock and without heartbeat."""
+    table = create(tmp_path / "t", kind, strategy)
+    planned = table.schedule_clustering().instant
+    assert planned is not None
+    write = PausedUpsert(table, rows(5, "a"), strategy)
+    table.context.timeline.start(Instant(planned, Action.CLUSTERING, State.REQUESTED))
+    if strategy == PREFER_WRITER:
+        write.finish()
+        assert values(table) == {"a": 5, "b": 1, "c": 1}
+        return
+    with pytest.raises(WriteConflict, match=planned):
+        write.finish()
+    assert values(table) == {"a": 1, "b": 1, "c": 1}
+    with pytest.raises(TableState, match="of another engine is replacing"):
+        table.upsert(rows(5, "a"), options={**OPTIONS, KEY: strategy})
+    table.upsert(rows(5, "z"), options={**OPTIONS, KEY: strategy})
+    assert [str(i.request_time) for i in table.timeline().pending()] == [planned]
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("strategy", [SIMPLE, PREFER_WRITER])
+def test_write_drops_the_plan_that_it_makes_impossible(tmp_path: Path, kind: str, strategy: str) -> None:
+    table = create(tmp_path / "t", kind, strategy)
+    planned = table.schedule_clustering().instant
+    assert planned is not None
+    options = {**OPTIONS, KEY: strategy}
+    table.upsert(rows(5, "z"), options=options)
+    assert [i.request_time for i in table.timeline().pending()] == [planned]
+    table.upsert(rows(5, "a"), options=options)
+    assert [i.request_time for i in table.timeline().pending()] == ([] if strategy == SIMPLE else [planned])
+    if strategy == SIMPLE:
+        assert table.cluster().instant is not None
+    assert values(table) == {"a": 5, "b": 1, "c": 1, "z": 5}
+    assert table.validate().ok
+
+
+def test_write_restores_a_plan_that_hudi_starts_while_the_write_drops_it(tmp_path: Path, monkeypatch: Any) -> None:
+    table = create(tmp_path / "t", "cow", SIMPLE)
+    planned = table.schedule_clustering().instant
+    assert planned is not None
+    requested = Instant(planned, Action.CLUSTERING, State.REQUESTED)
+    plan = table.context.timeline.read(requested)
+    remove = TimelineStore.remove_pending
+
+    def start_and_remove(store: TimelineStore, request_time: str, action: Action, *states: State) -> None:
+        if request_time == planned:
+            store.start(requested)
+        remove(store, request_time, action, *states)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TimelineStore, "remove_pending", start_and_remove)
+        with pytest.raises(WriteConflict, match="was started concurrently"):
+            table.upsert(rows(5, "a"), options={**OPTIONS, KEY: SIMPLE})
+    assert table.context.timeline.read(requested) == plan
+    assert values(table) == {"a": 1, "b": 1, "c": 1}
 
 
 def test_clustering_ignores_pending_writes_to_other_file_groups(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from pyhudi.errors import HudiError, WriteConflict
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.hudi_writers import unchecked_clusterings
 from pyhudi.operations.commit.planned_commit import CommitCache
 from pyhudi.operations.commit.touched_file_groups import (
     file_groups_of_commit,
@@ -83,7 +84,7 @@ class ConflictCheck:
         others: dict[Instant, Collection[FileGroupId]] = {}
         compactions: set[str] = set()
         compacted: set[FileGroupId] = set()
-        concurrent = self._concurrent_instants(current_timeline)
+        concurrent = [*self._concurrent_instants(current_timeline), *self._unchecked_clusterings(current_timeline)]
         for instant in concurrent:
             if instant.action is Action.COMPACTION and instant.is_pending:
                 compactions.add(instant.request_time)
@@ -154,6 +155,17 @@ class ConflictCheck:
         elif self.settings.prefers_writers:
             found = tuple(i for i in found if i.is_completed or i.action is not Action.CLUSTERING)
         return [instant for instant in found if instant.request_time not in self.ignored_instants]
+
+    def _unchecked_clusterings(self, current_timeline: Timeline) -> tuple[Instant, ...]:
+        """Return clusterings planned before this write that would replace their file groups without it."""
+        if self.action.is_service:
+            return ()
+        return unchecked_clusterings(self.context, self.settings, self.earlier_clusterings(current_timeline))
+
+    def earlier_clusterings(self, current_timeline: Timeline) -> list[Instant]:
+        """Return the pending clusterings that were planned before this write, which has not double-written for them."""
+        clusterings = [i for i in current_timeline.pending(Action.CLUSTERING) if i.request_time < self.instant_time]
+        return [i for i in clusterings if i.request_time not in self.ignored_instants]
 
     def _may_commit(self, write: Instant) -> bool:
         """Return True for a pending write that has reported its file groups and whose writer is alive."""

@@ -14,16 +14,21 @@ older instant time, its changes would be ordered before that commit, and no read
 is planned again, gets the newer instant time, and waits.
 
 PyHudi writers do not wait for each other: their instant and their plan are created together.
+
+A clustering that Hudi runs does not check whether a write has changed its file groups since its plan, unless writers
+take precedence on both sides. It would replace the groups without the write. So a write conflicts with such a
+clustering once it is inflight, and removes a plan that no process has started.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 from pyhudi.errors import CorruptData, WriteConflict
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.touched_file_groups import clustering_groups
 from pyhudi.planning.conflicts import FileGroupId
 from pyhudi.storage.heartbeats import heartbeat_expired, heartbeat_path
 from pyhudi.storage.liveness import is_alive
@@ -87,7 +92,49 @@ def reject_late_foreign_writers(
         )
 
 
-def is_run_by_pyhudi(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
+def unchecked_clusterings(context: TableContext, settings: CommitSettings, pending: Iterable[Instant]) -> tuple[Instant, ...]:
+    """Return the running clusterings that would replace their file groups without a write to them that commits first."""
+    if settings.prefers_writers:
+        return ()
+    return tuple(i for i in pending if i.state is State.INFLIGHT and not _is_run_by_pyhudi(context, settings, i))
+
+
+def drop_overtaken_clusterings(
+    locked_context: TableContext, settings: CommitSettings, pending: Iterable[Instant], groups: Set[FileGroupId]
+) -> None:
+    """Remove the plans of clusterings that no process has started, and whose file groups a write is about to change.
+
+    PyHudi does not execute such a plan; Hudi would.
+
+    Args:
+        locked_context: The table while the caller holds its lock.
+        settings: Commit settings.
+        pending: Pending clusterings.
+        groups: File groups that the write changes.
+
+    Raises:
+        WriteConflict: Hudi has started the plan since the timeline was loaded.
+    """
+    if settings.prefers_writers:
+        return
+    store = locked_context.timeline
+    for plan in pending:
+        content = store.read_state(plan.request_time, plan.action, State.REQUESTED) if plan.state is State.REQUESTED else None
+        if not content or not groups & clustering_groups(content):
+            continue
+        store.remove_pending(plan.request_time, plan.action, State.REQUESTED)
+        inflight = Instant(plan.request_time, plan.action, State.INFLIGHT)
+        if locked_context.storage.stat(store.path(inflight)) is not None:
+            # Hudi starts a plan without the lock, and only while its requested file exists.
+            locked_context.storage.put_if_absent(store.path(plan), content)
+            raise WriteConflict(
+                f"{plan} of {locked_context.storage.uri} was started concurrently and replaces file groups of the write; "
+                "plan the write again",
+                instants=(plan.request_time,),
+            )
+
+
+def _is_run_by_pyhudi(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
     """Return True if a live process of PyHudi runs a pending service, recognized by a heartbeat with content."""
     content = context.storage.read(heartbeat_path(instant.request_time))
     return bool(content) and is_alive(context.storage, context.env, instant.request_time, settings.heartbeats)

@@ -33,7 +33,11 @@ from pyhudi.operations.commit.begin_checks import check_may_begin
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.conflict_check import ConflictCheck
 from pyhudi.operations.commit.foreign_index_builds import check_index_builds_recorded, wait_for_index_builds
-from pyhudi.operations.commit.hudi_writers import reject_late_foreign_writers, wait_for_foreign_writers
+from pyhudi.operations.commit.hudi_writers import (
+    drop_overtaken_clusterings,
+    reject_late_foreign_writers,
+    wait_for_foreign_writers,
+)
 from pyhudi.operations.commit.instant_times import new_instant_time, time_after
 from pyhudi.operations.commit.late_commit import (
     Publication,
@@ -209,9 +213,7 @@ class Transaction:
                 if planned.changes_files:
                     check_index_builds_recorded(locked, self.settings, current_timeline)
                 if check is not None:
-                    check.check(current_timeline, groups)
-                    if current_timeline.last_completed_write() is None:
-                        self._check_create_schema(locked)
+                    self._check_conflicts_under_lock(check, locked, current_timeline, groups)
                 recorded = record_columns(
                     LockedCommit(locked, self.instant_time, self.action, metadata, current_timeline, self._commits),
                     planned.start,
@@ -285,6 +287,16 @@ class Transaction:
             return metadata
         rolled = rolled_metadata(self._commits, self.context.timeline, current_timeline, missing, self.settings.rolling_lookback)
         return replace(metadata, extra_metadata={**metadata.extra_metadata, **rolled})
+
+    def _check_conflicts_under_lock(
+        self, check: ConflictCheck, locked: TableContext, current_timeline: Timeline, groups: set[FileGroupId]
+    ) -> None:
+        """Raise WriteConflict if another instant won; drop plans that would undo the write if another engine ran them."""
+        check.check(current_timeline, groups)
+        if current_timeline.last_completed_write() is None:
+            self._check_create_schema(locked)
+        if not self.action.is_service:
+            drop_overtaken_clusterings(locked, self.settings, check.earlier_clusterings(current_timeline), groups)
 
     def _check_create_schema(self, locked: TableContext) -> None:
         """Raise WriteConflict if the columns of a table without commits changed since this first write began."""

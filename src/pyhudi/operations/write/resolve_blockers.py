@@ -9,7 +9,7 @@ from pyhudi.errors import TableState
 from pyhudi.features.consistent_hashing.hashing_store import partitions_with_consistent_hashing
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.hudi_writers import is_run_by_pyhudi
+from pyhudi.operations.commit.hudi_writers import unchecked_clusterings
 from pyhudi.operations.commit.plan_ownership import PlanTaken, drop_orphaned_plan
 from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.touched_file_groups import touched_file_groups
@@ -56,9 +56,9 @@ def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str
     """Check that no pending clustering conflicts with the file groups of the write.
 
     A plan that no process will run is dropped (see `drop_orphaned_plan`). Under the update strategy that allows it, the
-    write proceeds, and a pending clustering of its groups is dropped if the options request that. A clustering that is
-    being run by PyHudi stays: whichever of the two commits later detects the conflict. One that another process runs
-    blocks the write, unless writers take precedence: Hudi 1.0.2 would replace the file groups without the write. During
+    write proceeds, and a pending clustering of its groups is dropped now if the options request that, otherwise by the
+    commit. A clustering that is being run by PyHudi stays: whichever of the two commits later detects the conflict. One
+    that another process runs blocks the write (see `hudi_writers`). During
     a bucket resize, only writes under the strategy that writes rows twice proceed; others are refused under every
     strategy.
 
@@ -91,9 +91,9 @@ def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str
 
 def _refuse_unchecked_clusterings(context: TableContext, pending: Iterable[Instant], settings: WriteSettings) -> None:
     """Raise TableState if a process other than PyHudi runs a clustering and may not detect the conflict with the write."""
-    if settings.clustering_updates != "allow" or settings.commit.prefers_writers:
+    if settings.clustering_updates != "allow":
         return
-    unchecked = [i for i in pending if i.state is State.INFLIGHT and not is_run_by_pyhudi(context, settings.commit, i)]
+    unchecked = unchecked_clusterings(context, settings.commit, pending)
     if unchecked:
         raise TableState(
             f"{settings.operation} would change file groups of {context.storage.uri} that clustering "
