@@ -170,24 +170,30 @@ class TableAdmin(TableServices):
         parsed = self._open.parse(TABLE_OPERATIONS["drop_metadata_table"], options)
         drop_metadata_table(self._open.load_context(parsed), CommitSettings.of(parsed).lock_wait_ms)
 
-    def restore(self, instant: InstantArgument, *, options: Mapping[str, object] | None = None) -> RestoreResult:
+    def restore(
+        self, instant: InstantArgument, *, force: bool = False, options: Mapping[str, object] | None = None
+    ) -> RestoreResult:
         """Restore the table to a savepoint, or to any completed write whose files all exist. Later writes are deleted.
 
-        A restore that died blocks writes until it is run again. The metadata table is dropped with all indexes, which the
-        result lists; the next write builds them again, except those in `indexes_to_create`.
+        Writers of PyHudi that are running plan their write again on the restored table. A restore that died blocks
+        writes until the next writer completes it, or it is run again. The metadata table is dropped with all indexes,
+        which the result lists; the next write builds them again, except those in `indexes_to_create`.
 
         Args:
             instant: Request time of that write, its result, `tag:NAME` of its savepoint, or a datetime or date: the latest
                 write up to then.
+            force: Restore although a process of Hudi writes to the table. It may fail after its commit, or publish a
+                commit whose files are deleted.
             options: `hoodie.*` options of this call.
 
         Raises:
             InstantNotFound: No such completed write or tag exists.
-            TableState: Another restore is unfinished, required files are missing, or later writes are savepointed or
-                archived.
+            TableState: Another restore is unfinished, required files are missing, later writes are savepointed or
+                archived, or a process of Hudi writes to the table: its heartbeat is alive.
         """
         parsed = self._open.parse(TABLE_OPERATIONS["restore"], options)
-        return run_restore(self._open.load_context(parsed), CommitSettings.of(parsed), self._last_write_until(instant))
+        context, target = self._open.load_context(parsed), self._last_write_until(instant)
+        return run_restore(context, CommitSettings.of(parsed), target, force=force)
 
     def upgrade(
         self, to: int | None = None, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None

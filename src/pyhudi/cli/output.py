@@ -24,6 +24,7 @@ _METHOD_CALL = re.compile(
 )
 _COMMANDS = (
     (re.compile(r"dry_run=False"), "--yes"),
+    (re.compile(r"\bforce=True"), "--force"),
     (re.compile(r"`?Table\.(upgrade|downgrade)\(to=([0-9]+)\)`?"), r"`pyhudi \1 --to \2`"),
     (re.compile(r"`?Table\.(rollback|restore|savepoint)\('([^']*)'\)`?"), r"`pyhudi \1 TABLE \2`"),
     (re.compile(r"`?Table\.index\.(create|drop|rebuild)\('([^']*)'\)`?"), r"`pyhudi index \1 TABLE \2`"),

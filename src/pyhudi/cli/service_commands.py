@@ -180,6 +180,7 @@ def restore(
     table: TableArgument,
     instant: InstantArgument,
     yes: YesOption = False,
+    force: Annotated[bool, typer.Option(help="Restore although a process of Hudi writes to the table.")] = False,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
@@ -193,7 +194,7 @@ def restore(
         later = [write for write in writes if write.request_time > instant]
         print_text(f"would undo {len(later)} writes after {instant} of {opened.uri}; pass --yes to do it")
         return
-    print_value(opened.restore(instant), output)
+    print_value(opened.restore(instant, force=force), output)
 
 
 def upgrade(

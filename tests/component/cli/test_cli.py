@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import pyhudi as hp
 from pyhudi.cli.app import app, run
 from pyhudi.cli.output import Format, in_commands, print_rows
-from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.errors import CorruptData, InvalidRequest, TableState
 
 OPTIONS = {"hoodie.index.bloom.num_entries": "100"}
 RUNNER = CliRunner()
@@ -51,6 +51,7 @@ def test_advice_is_spelled_as_commands() -> None:
     assert in_commands("run `Table.repair()`; dry_run=False") == "run `pyhudi repair`; --yes"
     # What commands take in another way stays as it is.
     assert in_commands("Table.update(...), Table.create(exist_ok=True)") == "Table.update(...), Table.create(exist_ok=True)"
+    assert in_commands("pass force=True to remove what it writes") == "pass --force to remove what it writes"
     assert in_commands("run Table.upgrade(to=9)") == "run `pyhudi upgrade --to 9`"
     assert in_commands("or set pyhudi.schema.mode=widen") == "or pass --schema-mode widen"
     assert in_commands("drop it: Table.index.drop('record_index')") == "drop it: `pyhudi index drop TABLE record_index`"
@@ -90,6 +91,15 @@ def test_destructive_commands_preview_by_default(table: hp.Table) -> None:
     assert "would roll back" in call("rollback", table.uri, last)
     assert table.scan(filter="id = 'a'").to_arrow()["ts"].to_pylist() == [2]
     call("rollback", table.uri, last, "--yes")
+    assert table.scan(filter="id = 'a'").to_arrow()["ts"].to_pylist() == [1]
+
+
+def test_restore_while_hudi_writes_needs_force(table: hp.Table) -> None:
+    first = table.timeline().completed_writes()[0].request_time
+    table.context.storage.put(".hoodie/.heartbeat/20990101000000000", b"")
+    with pytest.raises(TableState, match="process of Hudi may be running write 20990101000000000"):
+        call("restore", table.uri, first, "--yes")
+    call("restore", table.uri, first, "--yes", "--force")
     assert table.scan(filter="id = 'a'").to_arrow()["ts"].to_pylist() == [1]
 
 

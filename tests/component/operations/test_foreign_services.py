@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import pyhudi as hp
 from pyhudi.errors import InstantNotFound, TableState
+from pyhudi.features import procedures
+from pyhudi.format.actions.clean_metadata import CleanMetadata
 from pyhudi.format.actions.commit_metadata import CommitMetadata, WriteStat
+from pyhudi.format.actions.restore_metadata import RestorePlan
 from pyhudi.format.actions.rollback_metadata import InstantInfo, RollbackPlan
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.services import clean
+from pyhudi.table.timeline.timeline_store import TimelineStore
 
 QUIET = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "hoodie.compact.inline": False}
 INLINE = {**QUIET, "hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1}
@@ -168,3 +174,148 @@ def test_rollback_that_pyhudi_began_is_completed_by_the_next_writer(tmp_path: Pa
     table.context.timeline.request(write, Action.COMMIT)
     table.context.timeline.request(rollback, Action.ROLLBACK, RollbackPlan(InstantInfo(write, "commit")).encode(b"0" * 16))
     assert table.upsert(rows(a="2")).rolled_back == (write,)
+
+
+def restorable(path: Path) -> tuple[hp.Table, str]:
+    """Return a table whose only row has the value 2, and the instant of value 1."""
+    table = hp.Table.create(str(path), name="t", record_key="id", options=QUIET)
+    first = table.upsert(rows(a="1")).instant
+    table.upsert(rows(a="2"))
+    assert first is not None
+    table.savepoint(first)
+    return table, first
+
+
+def by_method(table: hp.Table, target: str, *, force: bool) -> None:
+    table.restore(target, force=force)
+
+
+def by_procedure(table: hp.Table, target: str, *, force: bool) -> None:
+    procedures.call("rollback_to_savepoint", path=table.uri, instant_time=target, force=force)
+
+
+def by_sql(table: hp.Table, target: str, *, force: bool) -> None:
+    hp.sql(f"CALL rollback_to_savepoint(path => '{table.uri}', instant_time => '{target}', force => {str(force).lower()})")
+
+
+@pytest.mark.parametrize("restore", [by_method, by_procedure, by_sql])
+def test_restore_beside_a_live_write_of_hudi_is_refused(tmp_path: Path, restore: Callable[..., None]) -> None:
+    """Hudi starts the heartbeat before its write is on the timeline."""
+    table, target = restorable(tmp_path / "t")
+    beat = ".hoodie/.heartbeat/20990101000000000"
+    table.context.storage.put(beat, b"")
+    with pytest.raises(TableState, match="a process of Hudi may be running write 20990101000000000"):
+        restore(table, target, force=False)
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == ["2"] and not table.timeline().pending()
+    restore(table, target, force=True)
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == ["1"]
+
+
+def test_restore_continues_when_the_writer_of_hudi_has_died(tmp_path: Path) -> None:
+    table, target = restorable(tmp_path / "t")
+    table.context.storage.put(".hoodie/.heartbeat/20990101000000000", b"")
+    age(tmp_path, "20990101000000000")
+    table.restore(target)
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == ["1"]
+
+
+def test_restore_beside_a_service_of_hudi_is_refused_until_that_shows_no_activity(tmp_path: Path) -> None:
+    table, plan = planned(tmp_path / "t", options={})
+    first = table.timeline().completed_writes()[0].request_time
+    started_by_hudi(table, plan)
+    with pytest.raises(TableState, match=f"may be running compaction {plan}"):
+        table.restore(first)
+    age(tmp_path, plan)
+    table.restore(first)
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == ["1"]
+
+
+def test_restore_of_hudi_is_left_to_it_until_the_timeline_shows_no_activity(tmp_path: Path) -> None:
+    table, target = restorable(tmp_path / "t")
+    undone = table.timeline().completed_writes()[-1].request_time
+    restore = str(int(undone) + 1000)
+    plan = RestorePlan((InstantInfo(undone, "commit"),), savepoint_to_restore_timestamp=target)
+    store = table.context.timeline
+    requested = Instant(restore, Action.RESTORE, State.REQUESTED)
+    table.context.storage.put(store.path(requested), plan.encode(b"0" * 16))
+    store.start(requested)
+    with pytest.raises(TableState, match="did not finish"):
+        table.upsert(rows(b="1"))
+    age(tmp_path, restore)
+    # It rolls back instants one by one, and writes plans for that.
+    with pytest.raises(TableState, match="did not finish"):
+        table.upsert(rows(b="1"))
+    for file in (tmp_path / "t" / ".hoodie" / "timeline").iterdir():
+        os.utime(file, (1e9, 1e9))
+    table.upsert(rows(b="1"))
+    assert sorted(table.scan(["v"]).to_arrow()["v"].to_pylist()) == ["1", "1"]
+    assert not table.timeline().pending()
+
+
+def test_requested_restore_of_a_dead_process_does_not_block_writers(tmp_path: Path) -> None:
+    """Its heartbeat has ended, and its requested file reached the store afterwards: it has changed nothing."""
+    table, target = restorable(tmp_path / "t")
+    undone = table.timeline().completed_writes()[-1].request_time
+    plan = RestorePlan((InstantInfo(undone, "commit"),), savepoint_to_restore_timestamp=target)
+    table.context.timeline.request(str(int(undone) + 1000), Action.RESTORE, plan.encode(b"0" * 16))
+    table.upsert(rows(b="1"))
+    assert not table.timeline().pending()
+
+
+CLEAN_ALWAYS = {**QUIET, "hoodie.clean.automatic": True, "hoodie.clean.commits.retained": 1}
+
+
+def completed_by_hudi(store: TimelineStore, clean: str) -> None:
+    """Complete a clean without deleting its files: this test needs the instant only."""
+    time = str(int(clean) + 1)
+    store.complete(
+        Instant(clean, Action.CLEAN, State.INFLIGHT), Action.CLEAN, time, CleanMetadata(clean, 0, 0, "", "", {}).encode(b"0" * 16)
+    )
+
+
+@pytest.mark.parametrize("completes", [False, True])
+def test_clean_that_hudi_takes_over_when_it_is_requested_is_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, completes: bool
+) -> None:
+    """A clean of Hudi executes the plans of other processes as soon as it finds them."""
+    table = hp.Table.create(str(tmp_path / "t"), name="t", record_key="id", options=CLEAN_ALWAYS)
+    for value in ("1", "2"):
+        table.upsert(rows(a=value))
+    request = TimelineStore.request
+
+    def start_in_hudi(store: TimelineStore, request_time: str, action: Action, content: bytes = b"") -> Instant:
+        requested = request(store, request_time, action, content)
+        if action is Action.CLEAN:
+            store.start(requested, content)
+            if completes:
+                completed_by_hudi(store, request_time)
+        return requested
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TimelineStore, "request", start_in_hudi)
+        result = table.upsert(rows(a="3"))
+    assert result.services["clean"].startswith("not due: another process concurrently cleaned")
+    (clean,) = [i for i in table.timeline().instants if i.action is Action.CLEAN]
+    assert clean.state is (State.COMPLETED if completes else State.INFLIGHT)
+    assert not table.context.storage.names(".hoodie/.heartbeat")
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == ["3"]
+
+
+def test_clean_that_hudi_completes_while_it_runs_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = hp.Table.create(str(tmp_path / "t"), name="t", record_key="id", options=CLEAN_ALWAYS)
+    for value in ("1", "2"):
+        table.upsert(rows(a=value))
+    monkeypatch.setattr(clean, "_FILES_UNDER_LOCK", 0)
+    delete = clean._delete_files
+
+    def complete_in_hudi(*arguments: Any) -> Any:
+        (pending,) = table.timeline().pending(Action.CLEAN)
+        completed_by_hudi(table.context.timeline, pending.request_time)
+        return delete(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(clean, "_delete_files", complete_in_hudi)
+        result = table.upsert(rows(a="3"))
+    assert result.services["clean"] == "not due: another process completed it"
+    assert not table.timeline().pending()
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == ["3"]

@@ -188,10 +188,10 @@ def delete_savepoint(call: ProcedureCall) -> Rows:
     yield (True,)
 
 
-@procedure("instant_time string =", "rollback_savepoint_result boolean")
+@procedure("instant_time string =, force boolean = false", "rollback_savepoint_result boolean")
 def rollback_to_savepoint(call: ProcedureCall) -> Rows:
-    """Restore the table to a savepoint, by default the latest."""
-    call.table.restore(_savepoint(call))
+    """Restore the table to a savepoint, by default the latest. force: although a process of Hudi writes to the table."""
+    call.table.restore(_savepoint(call), force=call.flag("force"))
     yield (True,)
 
 

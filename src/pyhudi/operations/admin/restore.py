@@ -33,6 +33,7 @@ from pyhudi.metadata_table.codecs.metadata_partitions import FILES
 from pyhudi.metadata_table.writer.initialize_partitions import unrestored_indexes
 from pyhudi.metadata_table.writer.metadata_commit import apply_restore_to_metadata
 from pyhudi.operations.admin.savepoint import check_retained, completed_write
+from pyhudi.operations.commit.action_liveness import is_action_dead, running_in_hudi
 from pyhudi.operations.commit.begin_checks import RestorePending, check_same_version
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
@@ -41,7 +42,6 @@ from pyhudi.operations.commit.hbase_hooks import sync_rollback
 from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.results import RestoreResult
 from pyhudi.storage import liveness
-from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import WriterHeartbeat
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.thread_pool import in_threads
@@ -58,22 +58,26 @@ T = TypeVar("T")
 
 
 @observed("restore")
-def run_restore(context: TableContext, settings: CommitSettings, instant: str) -> RestoreResult:
+def run_restore(context: TableContext, settings: CommitSettings, instant: str, *, force: bool = False) -> RestoreResult:
     """Restore the table to the state as of a completed write.
 
     Args:
         instant: Request time of the write, or the tag of its savepoint.
+        force: Begin although a process of Hudi writes to the table.
 
     Raises:
         InstantNotFound: The active timeline has no such write.
         TableState: Files of that state may be missing, a later write is savepointed or archived, a restore to another
-            instant is pending, or the table's version changed since it was opened.
+            instant is pending, a process of Hudi writes to the table, or the table's version changed since it was
+            opened.
     """
     check_writable(context)
-    return _run(context, settings, resolve_tag(context, instant))
+    return _run(context, settings, resolve_tag(context, instant), force=force)
 
 
-def _run(context: TableContext, settings: CommitSettings, instant: str, *, only_dead: bool = False) -> RestoreResult:
+def _run(
+    context: TableContext, settings: CommitSettings, instant: str, *, only_dead: bool = False, force: bool = False
+) -> RestoreResult:
     """Restore to an instant. ``only_dead``: continue only a restore whose process has died. Raises as `run_restore`."""
     heartbeat: WriterHeartbeat | None = None
     try:
@@ -81,13 +85,15 @@ def _run(context: TableContext, settings: CommitSettings, instant: str, *, only_
             store = locked.timeline
             timeline = store.load()
             check_same_version(locked)
-            if only_dead and not any(_has_died(context, settings, i) for i in timeline.pending(Action.RESTORE)):
+            if only_dead and not any(is_action_dead(context, i, settings) for i in timeline.pending(Action.RESTORE)):
                 raise RestorePending(
                     f"another process completes or has completed the restore of {context.storage.uri}; try again"
                 )
             restoring, plan = _pending_plan(locked, timeline, instant)
             if plan is None:
                 _check_target(context, timeline, instant)
+                if not force:
+                    _check_not_running_in_hudi(context, settings, timeline, instant)
                 plan = RestorePlan(_instants_to_roll_back(context, timeline, instant), savepoint_to_restore_timestamp=instant)
                 restoring = Instant(new_instant_time(context, timeline, settings), Action.RESTORE, State.REQUESTED)
             assert restoring is not None, "a plan has an instant"
@@ -142,25 +148,13 @@ def after_dead_restore(context: TableContext, settings: CommitSettings, begin: C
     try:
         return begin()
     except RestorePending:
-        dead = [i for i in context.timeline.load().pending(Action.RESTORE) if _has_died(context, settings, i)]
+        dead = [i for i in context.timeline.load().pending(Action.RESTORE) if is_action_dead(context, i, settings)]
         if not dead:
             raise
         # Another process may be completing it, or has: the action is refused again, or begins.
         with suppress(RestorePending):
             finish_restore(context, settings, dead[0])
     return begin()
-
-
-def _has_died(context: TableContext, settings: CommitSettings, restoring: Instant) -> bool:
-    """Return True if the heartbeat of a restore has ended.
-
-    One without a heartbeat that is inflight is Hudi's, and may be running. One that is only requested has changed
-    nothing: its requested file is old, or reached the store after its process had ended.
-    """
-    if last_heartbeat_ms(context.storage, restoring.request_time) is not None:
-        return not liveness.is_alive(context.storage, context.env, restoring.request_time, settings.heartbeats)
-    requested = None if restoring.state is not State.REQUESTED else context.storage.stat(context.timeline.path(restoring))
-    return requested is not None and context.env.now_ms() - requested.modified_ms > settings.heartbeats.expiry_ms
 
 
 def finish_restore(context: TableContext, settings: CommitSettings, restoring: Instant) -> bool:
@@ -180,8 +174,7 @@ def finish_restore(context: TableContext, settings: CommitSettings, restoring: I
     if not plan.savepoint_to_restore_timestamp:
         return False
     check_writable(context)
-    has_heartbeat = last_heartbeat_ms(context.storage, restoring.request_time) is not None
-    _run(context, settings, plan.savepoint_to_restore_timestamp, only_dead=has_heartbeat)
+    _run(context, settings, plan.savepoint_to_restore_timestamp, only_dead=True)
     return True
 
 
@@ -298,6 +291,19 @@ def _check_target(context: TableContext, timeline: Timeline, target: str) -> Non
                 f"{len(archived)} writes after {target} of {context.storage.uri} are archived (the first is "
                 f"{archived[0].request_time}); they cannot be rolled back"
             )
+
+
+def _check_not_running_in_hudi(context: TableContext, settings: CommitSettings, timeline: Timeline, target: str) -> None:
+    """Raise TableState if a live process of Hudi writes: it may publish an instant that the restore has removed.
+
+    Writers of PyHudi notice that their instant was removed, and plan their write again.
+    """
+    running = running_in_hudi(context, timeline, settings)
+    if running:
+        raise TableState(
+            f"restore of {context.storage.uri} to {target} is refused: a process of Hudi may be running {running[0]}. Stop "
+            "that process, or pass force=True to remove what it writes"
+        )
 
 
 def _instants_to_roll_back(context: TableContext, timeline: Timeline, target: str) -> tuple[InstantInfo, ...]:

@@ -4,8 +4,10 @@
                                 single writer of a table
     rollback of PyHudi          always dead: several processes may complete it at once
     any other action            with a heartbeat: dead if it has expired
+    restore of PyHudi           without a heartbeat: dead
     of Hudi, no heartbeat       dead if its files show no activity for a long time: the files of its instant on the
-                                timeline, its markers, and the data files that carry its instant time
+                                timeline, its markers, and the data files that carry its instant time; of a restore,
+                                every file of the timeline
 
 Modification times come from the clock of the store, and are compared with the local clock. The request time does not
 count, since a plan may wait long before it is started.
@@ -24,10 +26,11 @@ from pyhudi.format.names import parse_data_file_instant
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.options.write_options import SERVICE_EXPIRY_MS
 from pyhudi.storage import liveness
-from pyhudi.storage.heartbeats import last_heartbeat_ms
+from pyhudi.storage.heartbeats import heartbeat_expired, heartbeat_path, last_heartbeat_ms, list_heartbeats
 from pyhudi.storage.markers import Markers
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
 
 
 def is_action_dead(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
@@ -41,20 +44,35 @@ def is_action_dead(context: TableContext, instant: Instant, settings: CommitSett
 
 
 def is_foreign(context: TableContext, instant: Instant) -> bool:
-    """Return True for a pending service or rollback of Hudi: it has no heartbeat.
+    """Return True for a pending service, rollback or restore of Hudi: it has no heartbeat.
 
-    Rollbacks of PyHudi have none either; their plans have a checksum.
+    Rollbacks of PyHudi, and its restores that have ended, have none either; their plans have a checksum.
     """
     if instant.action.is_write or last_heartbeat_ms(context.storage, instant.request_time) is not None:
         return False
-    if instant.action is not Action.ROLLBACK:
+    if instant.action not in (Action.ROLLBACK, Action.RESTORE):
         return True
-    plan = context.timeline.read_state(instant.request_time, Action.ROLLBACK, State.REQUESTED)
+    plan = context.timeline.read_state(instant.request_time, instant.action, State.REQUESTED)
     try:
         return plan is not None and not is_sealed(plan)
     except CorruptData:
         # Neither can execute it; see `rollback`.
         return False
+
+
+def running_in_hudi(context: TableContext, timeline: Timeline, settings: CommitSettings) -> tuple[str, ...]:
+    """Describe the writes, services and rollbacks that a live process of Hudi may be running.
+
+    A write of Hudi has a heartbeat before it is on the timeline.
+    """
+    storage, now_ms = context.storage, context.env.now_ms()
+    writes = [
+        f"write {time}"
+        for time in list_heartbeats(storage)
+        if storage.read(heartbeat_path(time)) == b"" and not heartbeat_expired(storage, time, now_ms, settings.heartbeats)
+    ]
+    started = [i for i in timeline.pending() if i.state is State.INFLIGHT and is_foreign(context, i)]
+    return (*writes, *(f"{i.action} {i.request_time}" for i in started if not is_action_dead(context, i, settings)))
 
 
 def runner(context: TableContext, instant: Instant) -> str:
@@ -87,6 +105,9 @@ def is_plan_orphaned(context: TableContext, instant: Instant, settings: CommitSe
 def _activity_ms(context: TableContext, instant: Instant) -> Iterator[int]:
     """Yield when files of an action were last modified, the cheapest to look up first."""
     storage = context.storage
+    if instant.action is Action.RESTORE:
+        # It rolls back instants, each with files of its own; nothing else begins during a restore.
+        yield from (info.modified_ms for info in context.timeline.listed())
     for state in State:
         if state <= instant.state:
             info = storage.stat(context.timeline.path(Instant(instant.request_time, instant.action, state)))

@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pyhudi.errors import InvalidRequest, SnapshotOutdated
+from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState
 from pyhudi.format.actions.clean_metadata import (
     PARTITIONS_KEY,
     SAVEPOINTED_TIMESTAMPS_KEY,
@@ -222,6 +222,8 @@ def run_clean(
             planned = PlannedClean(None, why, planned.earliest, {}, {}, ())
         else:
             cleaned = published
+            if cleaned.instant is None:
+                planned = replace(planned, reason="another process completed it")
     done = cleaned.instant
     return CleanResult(
         dry_run=False,
@@ -453,7 +455,13 @@ def _request(
         return None
     time = new_instant_time(context, timeline, settings.commit)
     content = plan.encode(context.env.token_bytes(16))
-    claimed = plan_and_claim(context, locked, time, Action.CLEAN, content, settings.commit, content=content)
+    try:
+        claimed = plan_and_claim(context, locked, time, Action.CLEAN, content, settings.commit, content=content)
+    except TableState:
+        if all(i.state is State.REQUESTED for i in locked.timeline.load_files() if i.request_time == time):
+            raise
+        # A clean of Hudi executes the plans of others without the lock.
+        return None
     inflight = Instant(time, Action.CLEAN, State.INFLIGHT)
     with_clean = Timeline.of((*timeline.instants, inflight), timeline.archived_completions)
     return _Requested(claimed, replace(locked, config=config), with_clean)
