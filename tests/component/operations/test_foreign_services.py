@@ -199,7 +199,7 @@ def by_sql(table: hp.Table, target: str, *, force: bool) -> None:
 
 
 @pytest.mark.parametrize("restore", [by_method, by_procedure, by_sql])
-def test_restore_beside_a_live_write_of_hudi_is_refused(tmp_path: Path, restore: Callable[..., None]) -> None:
+def test_restore_during_a_live_write_of_hudi_is_refused(tmp_path: Path, restore: Callable[..., None]) -> None:
     """Hudi starts the heartbeat before its write is on the timeline."""
     table, target = restorable(tmp_path / "t")
     beat = ".hoodie/.heartbeat/20990101000000000"
@@ -219,7 +219,7 @@ def test_restore_continues_when_the_writer_of_hudi_has_died(tmp_path: Path) -> N
     assert table.scan(["v"]).to_arrow()["v"].to_pylist() == ["1"]
 
 
-def test_restore_beside_a_service_of_hudi_is_refused_until_that_shows_no_activity(tmp_path: Path) -> None:
+def test_restore_during_a_service_of_hudi_is_refused_until_that_shows_no_activity(tmp_path: Path) -> None:
     table, plan = planned(tmp_path / "t", options={})
     first = table.timeline().completed_writes()[0].request_time
     started_by_hudi(table, plan)
