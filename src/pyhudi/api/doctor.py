@@ -6,6 +6,7 @@
     settings       options and table properties that contradict or disable one another
     services       overdue compaction, cleaning and archival; plans that no process executes
     state          dead writes that need a `repair`; abandoned locks
+    writers        pairs of writers that lose rows or fail together, and writes whose rows are lost
 
 Every finding has a remedy. Nothing is changed.
 """
@@ -38,6 +39,7 @@ from pyhudi.format.instants import Action, State, format_instant_time, timestamp
 from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS, RECORD_INDEX
 from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
 from pyhudi.operations.admin.stable_check import repeat_until_stable
+from pyhudi.operations.admin.writer_pairs import find_writer_risks, load_writers
 from pyhudi.operations.commit.action_liveness import is_action_dead
 from pyhudi.operations.commit.check_writable import check_no_schema_on_read
 from pyhudi.operations.commit.commit_settings import CommitSettings
@@ -82,7 +84,7 @@ class Finding:
 
     Attributes:
         severity: Error or warning.
-        check: Name of the check: packages, workers, java, settings, services or state.
+        check: Name of the check: packages, workers, java, settings, services, state or writers.
         finding: Description of the problem.
         remedy: Command or change that solves it.
     """
@@ -142,6 +144,9 @@ def diagnose(table: Table | None = None, options: Mapping[str, object] | None = 
         parsed, findings = _parsed(options)
         all_findings += [*findings, *_of_table(table, parsed)]
         checks.append(("table", repr(table)))
+        with suppress(HudiError):
+            # `_writers` reports a commit that cannot be read.
+            checks.append(("writers", str(load_writers(table.context, table.context.timeline.load()))))
     return Diagnosis(tuple(checks), tuple(all_findings))
 
 
@@ -298,7 +303,7 @@ def _of_table(table: Table, options: Options) -> list[Finding]:
     """Findings about a table that other processes can write concurrently."""
 
     def look(_: TableContext) -> list[Finding]:
-        return [*_settings(table, options), *_services(table, options), *_state(table, options)]
+        return [*_settings(table, options), *_services(table, options), *_state(table, options), *_writers(table)]
 
     def errors(findings: list[Finding]) -> frozenset[Finding]:
         return frozenset(one for one in findings if one.severity is Severity.ERROR)
@@ -420,6 +425,16 @@ def _state(table: Table, options: Options) -> Iterator[Finding]:
         if lock["is_held"] and until is not None and until - now_ms > HOUR_MS:
             finding = f"the lock {lock['path']} of {lock['owner']} holds for {(until - now_ms) // HOUR_MS:,} hours more"
             yield Finding(Severity.WARNING, "state", finding, "check with its owner; delete the object if the owner is dead")
+
+
+def _writers(table: Table) -> Iterator[Finding]:
+    context = table.context.reloaded()
+    timeline = context.timeline.load()
+    try:
+        for risk in find_writer_risks(context, timeline, load_writers(context, timeline)):
+            yield Finding(Severity.ERROR if risk.is_loss else Severity.WARNING, "writers", risk.finding, risk.remedy)
+    except HudiError as error:
+        yield Finding(Severity.ERROR, "writers", str(error), f"pyhudi validate {table.uri}")
 
 
 def _installed(name: str) -> str | None:

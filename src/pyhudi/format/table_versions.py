@@ -128,6 +128,11 @@ class TableVersion(IntEnum):
         return self >= TableVersion.NINE
 
     @property
+    def is_upgraded_by_default(self) -> bool:
+        """A write of Hudi 1.1 or newer upgrades the table, unless an option prevents it."""
+        return self < TableVersion.NINE
+
+    @property
     def has_hbase_index(self) -> bool:
         """Writers may store record locations in an HBase table; release 1.1 (version 9) removed this index."""
         return self < TableVersion.NINE

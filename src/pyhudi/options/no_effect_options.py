@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from pyhudi.options import table_options
 
+METADATA_STREAMING = "hoodie.metadata.streaming.write.enabled"
+
 REASONS: Mapping[str, tuple[str, ...]] = {
     "PyHudi runs no timeline server": (
         "hoodie.embed.timeline.server",
@@ -228,7 +230,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "hoodie.metadata.index.column.stats.inMemory.projection.threshold",
         "hoodie.metadata.index.column.stats.processing.mode.override",
     ),
-    "the metadata table is written with each commit": ("hoodie.metadata.streaming.write.enabled",),
+    "the metadata table is written with each commit": (METADATA_STREAMING,),
     "ORC files have stripes only": ("hoodie.orc.block.size",),
     "files have no Parquet field ids": ("hoodie.parquet.field_id.write.enabled",),
     "rollbacks are planned under the lock": ("hoodie.rollback.avoid.duplicate.plan",),

@@ -45,9 +45,11 @@ MERGER_LISTS = Refusal(
 
 _OLD_INSERT_MODE = "it is deprecated: set hoodie.spark.sql.insert.into.operation in SQL, else hoodie.datasource.write.operation"
 
+AUTO_UPGRADE = "hoodie.write.auto.upgrade"
+
 REFUSALS = (
     MERGER_LISTS,
-    Refusal("a write does not change the table version; call `Table.upgrade`", ("false",), ("hoodie.write.auto.upgrade",)),
+    Refusal("a write does not change the table version; call `Table.upgrade`", ("false",), (AUTO_UPGRADE,)),
     Refusal("indexes of Java classes do not run here; select one with hoodie.index.type", ("",), ("hoodie.index.class",)),
     Refusal(
         "requests to HBase are limited by hoodie.index.hbase.put.batch.size and "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -25,6 +26,8 @@ from pyhudi.options.supported import parse_options
 from pyhudi.storage import liveness
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import FaultyStorage, SimulatedCrash, StorageCall
+from pyhudi.storage.heartbeats import heartbeat_path
+from pyhudi.table.snapshot import read_commit
 from tests.support.hudi_dead_writes import SERVICES_ARE_DEAD
 
 ROWS = pa.table({"id": ["a", "b"], "part": ["x", "y"], "ts": [1, 1]})
@@ -216,3 +219,123 @@ def test_a_clustering_that_leaves_buckets(tmp_path: Path, engine: str) -> None:
         assert table.scan().to_arrow().num_rows == before
     table.upsert(ROWS)
     assert of_table(table) == []
+
+
+def as_hudi(table: Table, instant: str | None) -> None:
+    """Store the completed file of an instant as Hudi does, without checksum."""
+    store = table.context.timeline
+    (done,) = [i for i in store.load().completed() if i.request_time == instant]
+    table.context.storage.put(store.path(done), read_commit(store, done).encode(b"0" * 16))
+
+
+def of_writers(table: Table) -> list[str]:
+    found = diagnose(table).findings
+    assert all(one.remedy for one in found)
+    return [one.finding for one in found if one.check == "writers"]
+
+
+def writers_of(table: Table) -> str:
+    return dict(diagnose(table).checks)["writers"]
+
+
+def test_writers_are_counted_by_library(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "mor", 3)
+    as_hudi(table, table.timeline().completed_writes()[0].request_time)
+    table.compact()
+    assert writers_of(table) == "Hudi: 1 writes; PyHudi: 1 compactions, 2 writes"
+    assert of_writers(table) == []
+
+
+@pytest.mark.parametrize("service", ["compact", "cluster"])
+def test_service_that_both_libraries_execute_is_reported(tmp_path: Path, service: str) -> None:
+    table = make(tmp_path / "t", "mor" if service == "compact" else "cow", 2)
+
+    def execute() -> str | None:
+        table.upsert(ROWS)
+        return table.compact().runs[0].instant if service == "compact" else table.cluster().instant
+
+    execute()
+    assert of_writers(table) == []
+    as_hudi(table, execute())
+    (finding,) = of_writers(table)
+    assert finding.startswith(f"PyHudi and Hudi both execute {'compaction' if service == 'compact' else 'clustering'}")
+
+
+def test_pending_write_without_a_heartbeat_next_to_pyhudi_is_reported(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    store = table.context.timeline
+    store.start(store.request("20991231000000000", Action.COMMIT))
+    (finding,) = of_writers(table)
+    assert "20991231000000000" in finding and "has no heartbeat" in finding
+    table.context.storage.put(heartbeat_path("20991231000000000"), b"")
+    assert of_writers(table) == []
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_streaming_writes_of_the_metadata_table_are_reported(tmp_path: Path, version: int) -> None:
+    """Hudi 1.1 requests the delta commit before it writes data files."""
+    table = Table.create(str(tmp_path / "t"), record_key="id", options={**QUIET, "hoodie.write.table.version": version})
+    table.upsert(ROWS.select(["id", "ts"]))
+    written = table.upsert(ROWS.select(["id", "ts"])).instant
+    as_hudi(table, written)
+    assert of_writers(table) == []
+    requested = tmp_path / "t" / f".hoodie/metadata/.hoodie/timeline/{written}.deltacommit.requested"
+    before = requested.stat().st_mtime - 2
+    os.utime(requested, (before, before))
+    found = of_writers(table)
+    assert ["streaming" in one or "during its writes" in one for one in found][:1] == [True]
+    assert [("upgrades it by default" in one) for one in found[1:]] == ([True] if version == 8 else [])
+    for file in (tmp_path / "t" / ".hoodie" / "timeline").iterdir():
+        # The files of a copy have other times.
+        if written is not None and written in file.name:
+            os.utime(file, (before + 3600, before + 3600))
+    assert of_writers(table) == []
+
+
+def move_before(table: Table, instant: str, earlier: str) -> None:
+    """Give the instant of a completed write an earlier request time, as if its writer had taken it long before it planned."""
+    root = Path(table.uri.removeprefix("file:"))
+    store = table.context.timeline
+    (done,) = [i for i in store.load().completed() if i.request_time == instant]
+    encoded = read_commit(store, done).encode(b"0" * 16).replace(instant.encode(), earlier.encode())
+    for file in [*root.rglob(f"*{instant}*")]:
+        if ".hoodie/metadata" not in str(file) and ".heartbeat" not in str(file):
+            file.rename(file.with_name(file.name.replace(instant, earlier)))
+    table.context.storage.put(store.path(replace(done, request_time=earlier)), encoded)
+
+
+def test_write_of_hudi_that_planned_long_after_it_took_its_instant_is_reported(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "cow", 1, **{"hoodie.metadata.enable": False})
+    options = {"hoodie.metadata.enable": False}
+    first = table.timeline().completed_writes()[0].request_time
+    changed = ROWS.slice(0, 1)
+    table.upsert(changed.set_column(2, "ts", pa.array([2])), options=options)
+    lost = table.upsert(changed.set_column(2, "ts", pa.array([3])), options=options).instant
+    assert lost is not None and table.validate().ok and of_writers(table) == []
+    earlier = str(int(first) + 1)
+    move_before(table, lost, earlier)
+    # Neither library shows the acknowledged row any more.
+    assert table.scan(filter="id = 'a'").to_arrow()["ts"].to_pylist() == [2]
+    (finding,) = of_writers(table)
+    assert earlier in finding and "no query reads" in finding
+    result = table.validate()
+    assert not result.ok and [one.path for one in result.findings] == [f"x/{name}" for name in files_with(tmp_path, earlier)]
+    assert any("write them again" in remedy for remedy in result.remedies)
+
+
+def files_with(folder: Path, instant: str) -> list[str]:
+    return [file.name for file in folder.rglob(f"*_{instant}.parquet")]
+
+
+def test_log_file_of_hudi_that_completed_late_is_reported_under_commit_time_ordering(tmp_path: Path) -> None:
+    options = {**QUIET, "hoodie.metadata.enable": False}
+    table = Table.create(str(tmp_path / "t"), record_key="id", table_type="mor", options=options)
+    for value in (1, 2, 3):
+        written = table.upsert(pa.table({"id": ["a"], "ts": [value]}), options=options).instant
+    first = table.timeline().completed_writes()[0].request_time
+    assert written is not None and of_writers(table) == []
+    earlier = str(int(first) + 1)
+    move_before(table, written, earlier)
+    assert table.scan().to_arrow()["ts"].to_pylist() == [2]
+    (finding,) = of_writers(table)
+    assert f"{earlier}" in finding and "wins" in finding

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -37,9 +37,10 @@ from functools import partial
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.features.consistent_hashing.hashing_store import partitions_with_consistent_hashing
 from pyhudi.features.consistent_hashing.validate_hashing import REWRITE, check_consistent_hashing
 from pyhudi.format.actions.commit_metadata import CommitMetadata
-from pyhudi.format.instants import Action
+from pyhudi.format.instants import Action, Instant
 from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, FILES, RECORD_INDEX
@@ -68,6 +69,7 @@ from pyhudi.operations.admin.validate_data import (
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.read.query import read_spec, table_schema
 from pyhudi.operations.services.clustering_plans import never_runnable_reason
+from pyhudi.planning.hidden_writes import find_hidden_writes
 from pyhudi.records.column_statistics import ColumnRange
 from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.storage.base import FileInfo
@@ -94,6 +96,10 @@ _SAMPLE_SEED = 20
 _EMPTY_COMMIT_ADVICE = "incremental and change data queries of it fail; restore the file from a backup"
 _UNDONE_MESSAGE = (
     "deleted files that are back: a repair deletes them; until then readers without metadata table may return replaced rows"
+)
+_HIDDEN_MESSAGE = (
+    "files of completed writes that no query reads, because writers did not detect their conflict: read their rows and "
+    "write them again before a clean deletes the files; see docs/known-hudi-issues.md"
 )
 _ORPHANED_FILES_MESSAGE = "orphaned files: no query reads them; a repair deletes them"
 
@@ -150,7 +156,7 @@ class ValidationResult(HtmlRepr):
         named = {finding.remedy for finding in self.findings}
         return tuple(
             remedy
-            for remedy in (MISSING_ROWS, _UNDONE_MESSAGE, _ORPHANED_FILES_MESSAGE, REWRITE, WRONG_PRUNING)
+            for remedy in (MISSING_ROWS, _HIDDEN_MESSAGE, _UNDONE_MESSAGE, _ORPHANED_FILES_MESSAGE, REWRITE, WRONG_PRUNING)
             if remedy in named
         )
 
@@ -309,6 +315,7 @@ class _Validation:
         sizes = {path: file.info.size_bytes for path, file in files_by_path.items()}
         for lost in find_lost_files(self._snapshot, sizes, commits=commits, on_damage=self._clean_error):
             self._error("timeline", lost.file.path, lost.finding, MISSING_ROWS)
+        self._check_hidden_writes({i: commits[i.request_time] for i in self._timeline.completed_writes()}, files_by_path)
         try:
             for path, clean in sorted(find_undone(self._snapshot, files_by_path).items()):
                 self._error("timeline", path, f"clean {clean} has deleted it, and it is back", _UNDONE_MESSAGE)
@@ -324,6 +331,13 @@ class _Validation:
             if commits[write.request_time] == empty and not store.read(write):
                 self._error("timeline", store.path(write), EMPTY_COMMIT, _EMPTY_COMMIT_ADVICE)
         self.checks.append(("timeline", f"{len(self._files):,} files, {len(commits):,} commits"))
+
+    def _check_hidden_writes(self, commits: Mapping[Instant, CommitMetadata], files: Collection[str]) -> None:
+        """Check for writes that no reader sees, while their files exist."""
+        for hidden in find_hidden_writes(commits, partitions_with_consistent_hashing(self._context)):
+            if hidden.path in files:
+                detail = f"no query reads the rows that {hidden.write} wrote: {hidden.by} replaces them, and has not read them"
+                self._error("timeline", hidden.path, detail, _HIDDEN_MESSAGE)
 
     def check_base_files(self) -> None:
         """Check for current base files that cannot be opened."""
