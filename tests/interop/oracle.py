@@ -252,6 +252,12 @@ class ApacheHudi:
         except subprocess.TimeoutExpired:
             _kill(process)
 
+    def kill(self) -> None:
+        """Kill the process with its JVM, also during a request of another thread, which raises HudiUnavailable."""
+        process = self._process
+        if process is not None:
+            _kill(process)
+
     def _request(self, operation: str, **request: Any) -> Any:
         process = self._running()
         assert process.stdin is not None

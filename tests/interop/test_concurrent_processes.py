@@ -1,0 +1,48 @@
+"""Apache Hudi and processes of PyHudi write and service one table at the same time; `concurrent/explore.py` takes other seeds."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from tests.interop.concurrent.cases import Case
+from tests.interop.concurrent.explore import Run, figures
+from tests.interop.concurrent.history import Outcome
+
+SPARK = ("embedded", "spark")
+FIXTURES = {"1.0.2": "hudi", "1.1.1": "newer_hudi", "1.2.0": "newest_hudi"}
+CASES = (
+    Case("1.0.2", "mor", "file", has_record_index=True, seed=1, steps=6),
+    Case("1.0.2", "cow", "zookeeper", has_record_index=False, writers=SPARK, seed=2, steps=6),
+    Case("1.1.1", "mor", "zookeeper", has_record_index=False, seed=3, steps=6),
+    Case("1.1.1", "cow", "file", has_record_index=True, seed=4, steps=5, kills_hudi=True),
+)
+WIDE = (
+    *(
+        Case(release, kind, lock, has_record_index=number % 2 == 0, seed=100 + number, steps=12, kills_hudi=number % 3 == 0)
+        for number, (release, kind, lock) in enumerate(itertools.product(FIXTURES, ("cow", "mor"), ("file", "zookeeper")))
+    ),
+    Case("1.0.2", "mor", "file", has_record_index=False, writers=SPARK, seed=200, steps=10),
+    Case("1.1.1", "mor", "zookeeper", has_record_index=True, writers=SPARK, seed=201, steps=10),
+    Case("1.2.0", "cow", "zookeeper", has_record_index=True, writers=SPARK, seed=202, steps=10),
+)
+
+
+def name_of(case: Case) -> str:
+    return f"{case.release}-{case.kind}-{case.lock}-{case.seed}"
+
+
+@pytest.mark.parametrize(
+    "case", [*(pytest.param(case, id=name_of(case)) for case in CASES),
+             *(pytest.param(case, id=name_of(case), marks=pytest.mark.wide) for case in WIDE)]
+)  # fmt: skip
+def test_concurrent_processes_lose_no_acknowledged_write(case: Case, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    hudi = request.getfixturevalue(FIXTURES[case.release])
+    address = request.getfixturevalue("zookeeper").address if case.lock == "zookeeper" else None
+    run = Run(case, tmp_path / "t", hudi, address)
+    wrong = run.run()
+    print(case, figures(run.history))
+    assert wrong == []
+    assert run.history.count(Outcome.ACKNOWLEDGED, "h") > 1
