@@ -130,7 +130,7 @@ def instants_to_check(own_time: str, start: WriteStart, current_timeline: Timeli
 
     own_time: the write's request time. Completed since the start: by completion time; or requested after the newest
     completed write seen then, or pending then, since clocks of writers may differ. Pending: compactions and clusterings
-    requested after this write.
+    requested after this write, or planned since the start: Hudi takes the request time long before it plans.
     """
     instants = []
     for instant in current_timeline.instants:
@@ -143,7 +143,9 @@ def instants_to_check(own_time: str, start: WriteStart, current_timeline: Timeli
                 or instant.request_time in start.pending
             ):
                 instants.append(instant)
-        elif instant.action in (Action.COMPACTION, Action.CLUSTERING) and instant.request_time > own_time:
+        elif instant.action in (Action.COMPACTION, Action.CLUSTERING) and (
+            instant.request_time > own_time or instant.request_time not in start.pending
+        ):
             instants.append(instant)
     return tuple(instants)
 

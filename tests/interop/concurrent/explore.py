@@ -212,7 +212,7 @@ class HudiWriter:
             outcome = Outcome.REFUSED if refused else Outcome.UNKNOWN
             history.add(HUDI, {"ended": write, "outcome": outcome, "error": _short(failure)})
 
-    def read(self, **options: object) -> list[tuple[str, str]]:
+    def read(self, **options: Any) -> list[tuple[str, str]]:
         """The rows that Hudi reads."""
         found = self.of.hudi.read(self.of.path, columns=["id", "v"], **{"hoodie.metadata.enable": True, **options})
         return list(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))

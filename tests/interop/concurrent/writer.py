@@ -40,6 +40,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SERVICES = ("compact", "cluster", "clean", "archive", "log_compact", "all")
+_SERVING: Mapping[str, Any] = {
+    "hoodie.clean.automatic": True,
+    "hoodie.archive.automatic": True,
+    "hoodie.clustering.inline": True,
+    "hoodie.log.compaction.inline": True,
+    "hoodie.log.compaction.blocks.threshold": 2,
+}
 # Storage calls of a process until it is suspended or killed; a write makes about a hundred.
 _UNTIL_SUSPENSION, _UNTIL_KILL = 1_000, 2_500
 # Errors that a conflict with another process explains.
@@ -89,7 +96,7 @@ class Embedded:
     def service(self, name: str) -> Mapping[str, str]:
         if name == "index":
             return toggle_record_index(self.table())
-        return self.table().run_services(None if name == "all" else [name])
+        return self.table().run_services(None if name == "all" else [name], options=_SERVING)
 
 
 class OnSpark(Embedded):
@@ -117,7 +124,7 @@ class OnSpark(Embedded):
     def service(self, name: str) -> Mapping[str, str]:
         if name == "index":
             return super().service(name)
-        return self.table().run_services(None if name == "all" else [name], spark=self.spark)
+        return self.table().run_services(None if name == "all" else [name], spark=self.spark, options=_SERVING)
 
 
 def _start_spark() -> SparkSession:

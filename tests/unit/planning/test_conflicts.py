@@ -61,7 +61,14 @@ def test_services_requested_after_the_write() -> None:
         done("190", Action.CLEAN),
         done("195", Action.ROLLBACK),
     ]
-    assert checked("130", [], now) == ["140", "150"]
+    assert checked("130", [now[0]], now) == ["140", "150"]
+
+
+def test_older_services_planned_since_the_start() -> None:
+    """Apache Hudi takes the time of a plan before the lock under which it plans."""
+    known = pending("110", Action.CLUSTERING, State.REQUESTED)
+    late = pending("120", Action.CLUSTERING, State.REQUESTED)
+    assert checked("130", [done("100"), known], [done("100"), known, late, pending("130")]) == ["120"]
 
 
 def test_the_first_write_of_a_table() -> None:
