@@ -36,10 +36,16 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Committed:
-    """A completed commit of a write."""
+    """A completed commit of a write.
+
+    Attributes:
+        is_overtaken: Whether it built a base file on one with a later instant, below which no reader finds it. Hudi 1.0.2 does
+            so when it plans long after it took its instant (docs/limitations.md).
+    """
 
     request_time: str
     completion_time: str
+    is_overtaken: bool = False
 
 
 @dataclass
@@ -156,10 +162,18 @@ def committed_writes(table: Table) -> dict[str, list[Committed]]:
     for instant in {i.request_time: i for i in (*store.history.instants(), *timeline.completed_writes())}.values():
         if not instant.action.is_write:
             continue
-        write = CommitMetadata.decode(store.read(instant)).extra_metadata.get(WRITE_ID)
+        metadata = CommitMetadata.decode(store.read(instant))
+        write = metadata.extra_metadata.get(WRITE_ID)
         if write is not None:
-            found.setdefault(write, []).append(Committed(instant.request_time, str(instant.completion_time)))
+            files = [stat for stats in metadata.partition_to_write_stats.values() for stat in stats]
+            overtaken = any(".log." not in (stat.path or "") and _time(stat.prev_commit) > instant.request_time for stat in files)
+            commit = Committed(instant.request_time, str(instant.completion_time), overtaken)
+            found.setdefault(write, []).append(commit)
     return found
+
+
+def _time(prev_commit: str | None) -> str:
+    return prev_commit if prev_commit is not None and prev_commit.isdecimal() else ""
 
 
 def violations(history: History, committed: Mapping[str, Sequence[Committed]], found: Sequence[tuple[str, str]]) -> list[str]:

@@ -16,6 +16,8 @@ import os
 import random
 import signal
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -40,15 +42,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SERVICES = ("compact", "cluster", "clean", "archive", "log_compact", "all")
-_SERVING: Mapping[str, Any] = {
+SERVING: Mapping[str, Any] = {
     "hoodie.clean.automatic": True,
     "hoodie.archive.automatic": True,
     "hoodie.clustering.inline": True,
     "hoodie.log.compaction.inline": True,
     "hoodie.log.compaction.blocks.threshold": 2,
 }
-# Storage calls of a process until it is suspended or killed; a write makes about a hundred.
-_UNTIL_SUSPENSION, _UNTIL_KILL = 1_000, 2_500
+"""Options under which every service runs."""
+# Storage calls from one suspension or kill to the next; a write makes about a hundred.
+_BETWEEN_FAULTS = 1_500
+_SECONDS_OF_A_CALL = 0.02
 # Errors that a conflict with another process explains.
 _EXPECTED = (WriteConflict, SnapshotOutdated, StorageUnavailable, CommitUnknown, ServiceFailed, TableState)
 
@@ -96,7 +100,7 @@ class Embedded:
     def service(self, name: str) -> Mapping[str, str]:
         if name == "index":
             return toggle_record_index(self.table())
-        return self.table().run_services(None if name == "all" else [name], options=_SERVING)
+        return self.table().run_services(None if name == "all" else [name], options=SERVING)
 
 
 class OnSpark(Embedded):
@@ -124,7 +128,7 @@ class OnSpark(Embedded):
     def service(self, name: str) -> Mapping[str, str]:
         if name == "index":
             return super().service(name)
-        return self.table().run_services(None if name == "all" else [name], spark=self.spark, options=_SERVING)
+        return self.table().run_services(None if name == "all" else [name], spark=self.spark, options=SERVING)
 
 
 def _start_spark() -> SparkSession:
@@ -179,8 +183,14 @@ def work(given: Mapping[str, Any], run: int, faults: dict[int, str]) -> None:
             say(signal=name, at=f"{call.operation} {call.path}")
             os.kill(os.getpid(), signal.Signals[f"SIG{name}"])
 
-    storage = FaultyStorage(open_storage(given["path"]), listener=watch)
-    engine = ENGINES[given["engine"]](given["path"], storage.spec().options, given["options"])
+    storage: Mapping[str, str] = {}
+    if given["engine"] == "spark":
+        # Spark's workers do not count calls.
+        threading.Thread(target=_send_signals, args=(faults,), daemon=True).start()
+    else:
+        counting = FaultyStorage(open_storage(given["path"]), listener=watch)
+        storage = dict(counting.spec().options)
+    engine = ENGINES[given["engine"]](given["path"], storage, given["options"])
     rng, name = random.Random(f"{given['seed']}/{given['name']}/{run}"), given["name"]
     say(ready=run)
     for turn in itertools.count(1):
@@ -201,13 +211,24 @@ def work(given: Mapping[str, Any], run: int, faults: dict[int, str]) -> None:
             say(service="read or service", result=_text(error), error=_text(error), **_wrong(error))
 
 
+def _send_signals(faults: Mapping[int, str]) -> None:
+    """Send the signals of `faults` to this process, at a time for the number of each call."""
+    passed = 0
+    for number, name in sorted(faults.items()):
+        time.sleep((number - passed) * _SECONDS_OF_A_CALL)
+        passed = number
+        say(signal=name, at="some time")
+        os.kill(os.getpid(), signal.Signals[f"SIG{name}"])
+
+
 def supervise(given: Mapping[str, Any]) -> None:
     """Fork a process that works, and another one when it was killed. This process opens no table."""
     rng = random.Random(f"{given['seed']}/{given['name']}")
     for run in itertools.count(1):
-        faults = {rng.randint(1, _UNTIL_SUSPENSION): "STOP"} if rng.random() < 0.5 else {}
-        if rng.random() < 0.8:
-            faults[rng.randint(100, _UNTIL_KILL)] = "KILL"
+        # Suspensions, and a kill after them.
+        places = itertools.accumulate(rng.randint(1, _BETWEEN_FAULTS) for _ in range(rng.randint(1, 4)))
+        faults = dict.fromkeys(places, "STOP")
+        faults[max(faults)] = "KILL"
         pid = os.fork()
         if pid == 0:
             code = 1
