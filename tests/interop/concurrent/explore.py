@@ -246,7 +246,7 @@ class Check:
         for name in (HUDI, "pyhudi"):
             wrong += self._write(table, writer, name)
         try:
-            table.clean(dry_run=False)
+            table.clean()
             outcome = table.run_services(options=SERVING)
             self.of.history.services[f"at the end: {dict(outcome)}"] += 1
         except HudiError as error:
