@@ -1,7 +1,7 @@
 """Behaviour as data: a table, steps, and the rows or the error that each entry point has to give.
 
 A scenario runs with each driver of tests/support/drivers that can do its steps. `{table}` in a statement is the table,
-under the name that the driver has for it.
+under the name that the driver has for it, and `{folder}` a folder for other tables.
 """
 
 from __future__ import annotations
@@ -61,6 +61,19 @@ class Sql:
 
 
 @dataclass(frozen=True, slots=True)
+class Query:
+    """A SQL statement whose result is compared.
+
+    Attributes:
+        text: The statement.
+        rows: Values of the rows by position, in any order, or the error. `{table}` in a text is the name of the table.
+    """
+
+    text: str
+    rows: tuple[tuple[Any, ...], ...] | Refused
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """An update.
 
@@ -114,7 +127,7 @@ class Service:
     name: str
 
 
-Step = Write | Sql | Update | Merge | Delete | Service
+Step = Write | Sql | Query | Update | Merge | Delete | Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +150,8 @@ class Scenario:
     Attributes:
         name: The behaviour, in plain words.
         table: The table.
-        steps: Steps, in order; only the last one may fail.
-        expect: Rows of the table afterwards, in any order, or the error of the last step.
+        steps: Steps, in order; only the last one, and a query that says so, may fail.
+        expect: Rows of the table afterwards, in any order, or the error of the last step; None to compare only queries.
         types: Types of columns afterwards that the last step changes; its result reports them.
         skip: Reasons by driver name why a driver does not apply.
     """
@@ -146,6 +159,6 @@ class Scenario:
     name: str
     table: TableSpec
     steps: tuple[Step, ...]
-    expect: tuple[Mapping[str, Any], ...] | Refused
+    expect: tuple[Mapping[str, Any], ...] | Refused | None = None
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     skip: Mapping[str, str] = field(default_factory=dict)

@@ -19,9 +19,9 @@ from pyhudi.options.read_options import QUERY_TYPE
 from pyhudi.options.scope import TABLE_OPERATIONS, check_call_options
 from pyhudi.options.supported import parse_options
 from pyhudi.options.sync_options import READ_OPTIMIZED_PROPERTY
-from pyhudi.sql_engine import index_statements, table_statements
+from pyhudi.sql_engine import index_statements, show_statements, table_statements
 from pyhudi.sql_engine import sql_ast as S
-from pyhudi.sql_engine.session_state import StatementOptions, View, merged_options
+from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, StatementOptions, View, merged_options
 from pyhudi.sql_engine.views import view_of
 
 __all__ = ["RUN", "StatementSession", "called", "check_options", "result_row"]
@@ -47,11 +47,24 @@ class StatementSession(Protocol):
     def location_for(self, name: S.TableName) -> str:
         """Default location of a new table, whose name is not a path."""
 
-    def register(self, name: S.TableName, path: str, *, read_optimized: bool = False) -> None:
-        """Register the path of a table under a name. read_optimized: queries by this name read base files only."""
+    def register(self, name: S.TableName, path: str, *, read_optimized: bool = False, managed: bool = False) -> None:
+        """Register the path of a table under a name.
+
+        Args:
+            name: Table name.
+            path: Location of the table.
+            read_optimized: Queries by this name read base files only.
+            managed: DROP TABLE deletes the files.
+        """
 
     def is_read_optimized(self, name: S.TableName) -> bool:
         """Return True for a name that was registered as read optimized."""
+
+    def is_managed(self, name: S.TableName) -> bool:
+        """Return True for a name that was registered as managed."""
+
+    def names_of_location(self, name: S.TableName) -> list[S.TableName]:
+        """Return the registered names with the same location as this one, which is among them."""
 
     def unregister(self, name: S.TableName) -> bool:
         """Remove a name added by `register`, and return whether it existed."""
@@ -63,7 +76,7 @@ class StatementSession(Protocol):
         """Return the table of a stored catalog that a name denotes, which may not exist; None for other names."""
 
     def names(self, database: str | None) -> list[str]:
-        """Return the registered table names in a database, without it; None is the default one: all names, qualified."""
+        """Return the registered table names in a database, without it; None is the default one."""
 
     @property
     def statement_options(self) -> StatementOptions:
@@ -100,6 +113,7 @@ _CHANGES = (
     S.SetProperties,
     S.RenameTable,
     S.DropPartition,
+    S.AddPartitions,
     S.Truncate,
     S.CreateIndex,
     S.DropIndex,
@@ -183,7 +197,8 @@ def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult 
         result = None
     if has_name:
         try:
-            session.register(name, path, read_optimized=read_optimized)
+            managed = statement.location is None and stored is None
+            session.register(name, path, read_optimized=read_optimized, managed=managed)
         except TableExists:
             # Another session has created the table in the same catalog.
             if not statement.if_not_exists:
@@ -221,7 +236,7 @@ def _rename(session: StatementSession, statement: S.RenameTable) -> None:
     stored = session.stored(name)
     if stored is not None:
         return stored.rename(session.stored(to))  # type: ignore[no-any-return]
-    table, read_optimized = session.table(name), session.is_read_optimized(name)
+    table, read_optimized, managed = session.table(name), session.is_read_optimized(name), session.is_managed(name)
     if not session.unregister(name):
         raise Unsupported(
             f"ALTER TABLE {name} RENAME TO: the name is not in PyHudi's catalog; rename it where it is defined, in Spark's "
@@ -230,22 +245,26 @@ def _rename(session: StatementSession, statement: S.RenameTable) -> None:
     try:
         table.set_properties({NAME_PROPERTY: to.parts[-1]})
     except BaseException:
-        session.register(name, table.uri, read_optimized=read_optimized)
+        session.register(name, table.uri, read_optimized=read_optimized, managed=managed)
         raise
-    session.register(to, table.uri, read_optimized=read_optimized)
+    session.register(to, table.uri, read_optimized=read_optimized, managed=managed)
 
 
 def _drop(session: StatementSession, statement: S.DropTable) -> None:
-    """Remove a name; PURGE deletes the files of the table first."""
+    """Remove a name. PURGE, and the drop of a managed table, delete the files first, and remove all names of the location."""
     name = statement.table
     if name.path is not None and not statement.purge:
         raise Unsupported(f"DROP TABLE {name}: a path is not in the catalog; DROP TABLE ... PURGE deletes the files")
-    if statement.purge and (name.path is not None or session.is_registered(name)):
+    deletes = statement.purge or session.is_managed(name)
+    if deletes and (name.path is not None or session.is_registered(name)):
         try:
             session.table(name).drop()
         except TableNotFound:
-            if not statement.if_exists:
+            if name.path is not None and not statement.if_exists:
                 raise
+        for other in session.names_of_location(name):
+            session.unregister(other)
+        return
     if name.path is not None or session.unregister(name):
         return
     if session.is_registered(name):
@@ -259,11 +278,18 @@ def _show_tables(session: StatementSession, statement: S.ShowTables) -> pa.Table
     """Names of the current database, or of another one."""
     named = ("",) if statement.database is None else (*statement.database.split("."), "")
     *parts, _ = session.qualified(S.TableName(named)).parts
-    names = session.names(".".join(parts) or None)
+    database = ".".join(parts) or DEFAULT_DATABASE
+    names = session.names(None if database == DEFAULT_DATABASE else database)
     if statement.pattern is not None:
         pattern = re.escape(statement.pattern).replace(r"\*", ".*").replace(r"\|", "|")
         names = [name for name in names if re.fullmatch(pattern, name, re.IGNORECASE)]
-    return pa.table({"tableName": pa.array(names, pa.string())})
+    return pa.table(
+        {
+            "namespace": pa.array([database] * len(names), pa.string()),
+            "tableName": pa.array(names, pa.string()),
+            "isTemporary": pa.array([False] * len(names), pa.bool_()),
+        }
+    )
 
 
 def _show_create(session: StatementSession, statement: S.ShowCreateTable) -> pa.Table:
@@ -271,8 +297,12 @@ def _show_create(session: StatementSession, statement: S.ShowCreateTable) -> pa.
     return pa.table({"createtab_stmt": [text]})
 
 
-def _show_columns(table: Table, statement: S.ShowColumns) -> pa.Table:
-    return table_statements.described(table, S.Describe(statement.table, False), names_only=True)
+def _describe(session: StatementSession, statement: S.Describe) -> pa.Table:
+    name, table = statement.table, session.table(statement.table)
+    if statement.column is not None:
+        return show_statements.described_column(table, statement.column)
+    managed = session.is_managed(name)
+    return show_statements.described(table, session.qualified(name), extended=statement.extended, managed=managed)
 
 
 def _comment_on_table(table: Table, statement: S.CommentOnTable) -> None:
@@ -312,17 +342,25 @@ _ON_TABLE: Mapping[type, Callable[[Table, Any], pa.Table | WriteResult | None]] 
     S.SetProperties: table_statements.set_properties,
     S.DropPartition: lambda table, statement: table_statements.empty_partitions(table, statement.partition),
     S.Truncate: lambda table, statement: table_statements.empty_partitions(table, statement.partition),
+    S.AddPartitions: table_statements.add_partitions,
+    S.RepairTable: table_statements.repair,
     S.ShowPartitions: table_statements.list_partitions,
-    S.ShowProperties: table_statements.table_properties,
-    S.ShowColumns: _show_columns,
+    S.ShowProperties: show_statements.table_properties,
+    S.ShowColumns: lambda table, statement: show_statements.column_names(table),
     S.CommentOnTable: _comment_on_table,
     S.CommentOnColumn: _comment_on_column,
     S.CreateIndex: index_statements.create_index,
     S.DropIndex: index_statements.drop_index,
+    S.RefreshIndex: index_statements.refresh_index,
     S.ShowIndexes: lambda table, statement: index_statements.shown_indexes(table),
-    S.Describe: table_statements.described,
 }
 """Executor of each statement that concerns only the table that it names."""
+
+
+def _refresh(session: StatementSession, statement: S.RefreshTable) -> None:
+    """REFRESH TABLE, which has nothing to do: each statement reads the current state. An unknown name is an error."""
+    if session.view(statement.table) is None:
+        session.table(statement.table)
 
 
 def _on_table(session: StatementSession, statement: Any) -> pa.Table | WriteResult | None:
@@ -334,6 +372,8 @@ RUN: Mapping[type, Callable[[Any, Any], pa.Table | WriteResult | None]] = {
     S.CreateTable: _create,
     S.RenameTable: _rename,
     S.DropTable: _drop,
+    S.Describe: _describe,
+    S.RefreshTable: _refresh,
     S.ShowTables: _show_tables,
     S.ShowCreateTable: _show_create,
     S.CreateView: _create_view,

@@ -154,7 +154,7 @@ def alter_table(cursor: TokenCursor) -> S.Statement:
     alteration = _alteration(cursor, table)
     if alteration is None:
         word = cursor.name("ADD, DROP, RENAME, ALTER or CHANGE").upper()
-        if word in {"SET", "UNSET", "RECOVER", "CLUSTER", "REPLACE", "ADD", "PARTITION"}:
+        if word in {"SET", "UNSET", "CLUSTER", "REPLACE", "ADD", "PARTITION"}:
             raise Unsupported(f"{describe_position(cursor.statement, at)}: the statement ALTER TABLE ... {word}")
         cursor.back_to(cursor.mark() - 1)
         cursor.fail("ADD, DROP, RENAME, ALTER or CHANGE")
@@ -165,6 +165,10 @@ def alter_table(cursor: TokenCursor) -> S.Statement:
 def _alteration(cursor: TokenCursor, table: S.TableName) -> S.Statement | None:
     if cursor.accept_keywords("ADD", "COLUMNS") or cursor.accept_keywords("ADD", "COLUMN"):
         return S.AddColumns(table, _columns(cursor) if cursor.at_keywords("(") else (_column(cursor),))
+    if cursor.at_keywords("ADD", "PARTITION") or cursor.at_keywords("ADD", "IF", "NOT", "EXISTS"):
+        return _added_partitions(cursor, table)
+    if cursor.accept_keywords("RECOVER", "PARTITIONS"):
+        return S.RepairTable(table)
     if cursor.accept_keywords("DROP", "PARTITION") or cursor.accept_keywords("DROP", "IF", "EXISTS", "PARTITION"):
         cursor.back_to(cursor.mark() - 1)
         return S.DropPartition(table, parse_partition(cursor, needs_values=True), if_exists=True)
@@ -189,6 +193,50 @@ def _alteration(cursor: TokenCursor, table: S.TableName) -> S.Statement | None:
         cursor.accept_keywords("COLUMN")
         return _altered_column(cursor, table)
     return None
+
+
+def _added_partitions(cursor: TokenCursor, table: S.TableName) -> S.Statement:
+    cursor.expect("ADD")
+    if_not_exists = cursor.accept_keywords("IF", "NOT", "EXISTS")
+    partitions: list[tuple[S.PartitionValue, ...]] = []
+    while not partitions or cursor.at_keywords("PARTITION"):
+        partitions.append(parse_partition(cursor, needs_values=True))
+        if cursor.at_keywords("LOCATION"):
+            raise Unsupported(
+                f"{describe_position(cursor.statement, cursor.offset)}: ADD PARTITION ... LOCATION; a Hudi table keeps its "
+                "partitions in its own folder"
+            )
+        cursor.accept_keywords(",")
+    return S.AddPartitions(table, tuple(partitions), if_not_exists)
+
+
+def refresh_table(cursor: TokenCursor) -> S.Statement:
+    """Parse REFRESH TABLE, and REFRESH INDEX i ON t."""
+    cursor.expect("REFRESH")
+    if cursor.at_keywords("FUNCTION"):
+        raise Unsupported("the statement REFRESH FUNCTION")
+    if cursor.accept_keywords("INDEX"):
+        index = cursor.name("the name of an index")
+        cursor.expect("ON")
+        cursor.accept_keywords("TABLE")
+        indexed = cursor.table()
+        cursor.end()
+        return S.RefreshIndex(index, indexed)
+    cursor.accept_keywords("TABLE")
+    table = S.TableName((cursor.text("a path"),)) if cursor.at_string() else cursor.table()
+    cursor.end()
+    return S.RefreshTable(table)
+
+
+def repair_table(cursor: TokenCursor) -> S.Statement:
+    """Parse MSCK REPAIR TABLE t [ADD | DROP | SYNC PARTITIONS]."""
+    cursor.accept_keywords("MSCK")
+    cursor.expect("REPAIR", "TABLE")
+    table = cursor.table()
+    if cursor.accept_any("ADD", "DROP", "SYNC"):
+        cursor.expect("PARTITIONS")
+    cursor.end()
+    return S.RepairTable(table)
 
 
 def _altered_column(cursor: TokenCursor, table: S.TableName) -> S.Statement:
@@ -256,10 +304,11 @@ def create(cursor: TokenCursor) -> S.Statement:
     """Parse CREATE of a table, view, database or index."""
     cursor.expect("CREATE")
     replace = cursor.accept_keywords("OR", "REPLACE")
+    is_global = cursor.accept_keywords("GLOBAL")
     temporary = cursor.accept_any("TEMPORARY", "TEMP")
     if cursor.accept_keywords("VIEW"):
-        return _create_view(cursor, replace=replace)
-    if replace or temporary or cursor.at_any("GLOBAL", "FUNCTION"):
+        return _create_view(cursor, replace=replace, is_global=is_global and temporary)
+    if replace or temporary or is_global or cursor.at_keywords("FUNCTION"):
         words = "OR REPLACE " if replace else "TEMPORARY " if temporary else ""
         raise Unsupported(f"the statement CREATE {words}{cursor.name('TABLE').upper()}")
     if cursor.accept_any("DATABASE", "SCHEMA"):
@@ -267,9 +316,11 @@ def create(cursor: TokenCursor) -> S.Statement:
     return _create_index(cursor) if cursor.accept_keywords("INDEX") else create_table(cursor)
 
 
-def _create_view(cursor: TokenCursor, *, replace: bool) -> S.Statement:
+def _create_view(cursor: TokenCursor, *, replace: bool, is_global: bool) -> S.Statement:
     if_not_exists = cursor.accept_keywords("IF", "NOT", "EXISTS")
     name = cursor.table()
+    if is_global:
+        name = S.TableName((S.GLOBAL_VIEWS, *name.parts))
     columns = cursor.names("the name of a column") if cursor.at_keywords("(") else ()
     if cursor.accept_keywords("COMMENT"):
         cursor.text("a comment in quotes")

@@ -59,6 +59,10 @@ _MACROS = tuple(
 )
 """Macros wrapped around the operand of a cast to an integer."""
 
+_TEXT_MACRO = "pyhudi_text_operand"
+_TEXT_OPERAND = f"CREATE MACRO {_TEXT_MACRO} (x TIMESTAMPTZ) AS CAST(x AS TIMESTAMP), (x TIMESTAMP) AS x, (x DATE) AS x, (x) AS x"
+"""Macro wrapped around the operand of a cast to text."""
+
 PARSE_JSON, VARIANT_JSON, _TO_JSON = "parse_json", "pyhudi_variant_json", "pyhudi_to_json"
 TO_JSON_MACRO = f"""
     CREATE TEMP MACRO {_TO_JSON}
@@ -187,7 +191,7 @@ def _open_database(
     for name, (compute, argument, result) in functions.items():
         types = [duckdb.sqltype(argument)], duckdb.sqltype(result)
         database.create_function(name, compute, *types, type="arrow", null_handling="special", side_effects=True)
-    settings = [*_MACROS, *macros.values()]
+    settings = [*_MACROS, _TEXT_OPERAND, *macros.values()]
     if access.folders:
         settings.append(f"SET allowed_directories = [{', '.join(map(text_literal, sorted(access.folders)))}]")
     if access.ignores_statistics:
@@ -401,7 +405,13 @@ def to_duck(tree: exp.Expr) -> str:
 def _as_spark(node: exp.Expr) -> exp.Expr:
     """Rewrite a node for which DuckDB would return another value than Spark."""
     if isinstance(node, exp.Cast):
-        return _cutting(node)
+        return _as_text(node) if node.to.this in exp.DataType.TEXT_TYPES else _cutting(node)
+    if isinstance(node, (exp.Concat, exp.DPipe, exp.ConcatWs)):
+        return _joined_texts(node)
+    if isinstance(node, exp.Alias) and isinstance(node.parent, exp.Tuple) and isinstance(node.parent.parent, exp.Values):
+        # Spark accepts names in the rows of VALUES, and ignores them.
+        value: exp.Expr = node.this
+        return value
     if isinstance(node, (exp.ParseJSON, exp.JSONFormat)):
         # Spark's functions, which `column_functions` and `_MACROS` define; DuckDB's differ.
         return exp.Anonymous(this=PARSE_JSON if isinstance(node, exp.ParseJSON) else _TO_JSON, expressions=[node.this])
@@ -428,6 +438,27 @@ def _by_row(node: exp.TableSample) -> exp.TableSample:
     if node.args.get("percent") is not None:
         node.set("method", exp.var("BERNOULLI"))
     return node
+
+
+def _as_text(node: exp.Cast) -> exp.Expr:
+    """Cast to text; a timestamp has no zone in its text, as in Spark."""
+    node.set("this", _text_operand(node.this))
+    return node
+
+
+def _joined_texts(node: exp.Concat | exp.DPipe | exp.ConcatWs) -> exp.Expr:
+    """Concatenate the texts of timestamps without their zone, as Spark does."""
+    if isinstance(node, exp.DPipe):
+        node.set("this", _text_operand(node.this))
+        node.set("expression", _text_operand(node.expression))
+    else:
+        node.set("expressions", [_text_operand(operand) for operand in node.expressions])
+    return node
+
+
+def _text_operand(node: exp.Expr) -> exp.Expr:
+    is_text = isinstance(node, exp.Literal) or (isinstance(node, exp.Anonymous) and node.name == _TEXT_MACRO)
+    return node if is_text else exp.Anonymous(this=_TEXT_MACRO, expressions=[node])
 
 
 def _cutting(node: exp.Cast) -> exp.Expr:

@@ -9,7 +9,7 @@ UPDATE, DELETE, MERGE    DuckDB computes the changed rows from one snapshot; the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -44,13 +44,14 @@ from pyhudi.records.schema_cast import NULL_REMEDY
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.records.sql_quoting import quote_identifier
 from pyhudi.records.store_assignment import check_storable, stored
+from pyhudi.sql_engine import show_statements, table_statements
 from pyhudi.sql_engine import sql_ast as S
-from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.column_aliases import check_column_aliases
 from pyhudi.sql_engine.column_functions import add_column_functions
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
 from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark, to_duck
+from pyhudi.sql_engine.list_fields import rewrite_list_fields
 from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, StatementOptions, View, check_setting, qualified
 from pyhudi.sql_engine.sql_catalog import SessionCatalog, is_queryable, stored_namespace, stored_table
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
@@ -135,12 +136,21 @@ class EmbeddedStatementSession:
     def location_for(self, name: S.TableName) -> str:
         return self.catalog.location_for(self.qualified(name))
 
-    def register(self, name: S.TableName, path: str, *, read_optimized: bool = False) -> None:
-        self.catalog._record(self.qualified(name), path, read_optimized=read_optimized)
+    def register(self, name: S.TableName, path: str, *, read_optimized: bool = False, managed: bool = False) -> None:
+        self.catalog._record(self.qualified(name), path, read_optimized=read_optimized, managed=managed)
 
     def is_read_optimized(self, name: S.TableName) -> bool:
+        return self._is_among(name, self.catalog.session.read_optimized)
+
+    def is_managed(self, name: S.TableName) -> bool:
+        return self._is_among(name, self.catalog.session.managed)
+
+    def _is_among(self, name: S.TableName, names: Collection[str]) -> bool:
         own = name.path is None and self.tables.lookup(name) is None
-        return own and str(self.qualified(name)).lower() in self.catalog.session.read_optimized
+        return own and str(self.qualified(name)).lower() in names
+
+    def names_of_location(self, name: S.TableName) -> list[S.TableName]:
+        return [] if name.path is not None else self.catalog._names_of_location(self.qualified(name))
 
     def unregister(self, name: S.TableName) -> bool:
         return self.catalog._forget(self.qualified(name))
@@ -242,6 +252,7 @@ def _prepared(
             if reads_files and tree.find(exp.Max, exp.Min) and _has_floats(rows[0].schema):
                 database.ignore_statistics_in_results()
     check_column_aliases(tree, column_counts)
+    rewrite_list_fields(tree, database.sources)
     return to_duck(tree)
 
 
@@ -451,7 +462,7 @@ def _set_option(session: EmbeddedStatementSession, statement: S.SetOption) -> pa
         check_setting(statement.key, statement.value, settings)
         session.set_option(statement.key, statement.value)
     values = settings if statement.key is None else {statement.key: settings.get(statement.key, "<undefined>")}
-    return table_statements.key_value_rows(values)
+    return show_statements.key_value_rows(values)
 
 
 def _reset_options(session: EmbeddedStatementSession, statement: S.ResetOptions) -> None:

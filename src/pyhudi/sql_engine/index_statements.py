@@ -15,7 +15,7 @@ from pyhudi.metadata_table.codecs.metadata_partitions import (
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
 from pyhudi.operations.services.index_admin import IndexInfo
 from pyhudi.options.index_options import METADATA_INDEX_COLUMN_STATS_ENABLE
-from pyhudi.sql_engine.sql_ast import CreateIndex, DropIndex
+from pyhudi.sql_engine.sql_ast import CreateIndex, DropIndex, RefreshIndex
 from pyhudi.sql_engine.table_statements import resolve_table_column
 
 _RECORD_INDEX = MetadataPartitionType.RECORD_INDEX.value
@@ -78,8 +78,18 @@ def drop_index(table: Table, statement: DropIndex) -> None:
     if info is not None:
         table.index.drop(info.name)
     elif not statement.if_exists:
-        names = ", ".join(info.name for info in _listed(table)) or "none"
-        raise InvalidRequest(f"DROP INDEX {statement.name} ON {statement.table}: no such index; the table has {names}")
+        raise _no_index(table, f"DROP INDEX {statement.name} ON {statement.table}")
+
+
+def refresh_index(table: Table, statement: RefreshIndex) -> None:
+    """REFRESH INDEX, which has nothing to do: each write updates the index. Raises InvalidRequest if it does not exist."""
+    if _find(table, statement.name) is None:
+        raise _no_index(table, f"REFRESH INDEX {statement.name} ON {statement.table}")
+
+
+def _no_index(table: Table, statement: str) -> InvalidRequest:
+    names = ", ".join(info.name for info in _listed(table)) or "none"
+    return InvalidRequest(f"{statement}: no such index; the table has {names}")
 
 
 def shown_indexes(table: Table) -> pa.Table:
@@ -87,11 +97,14 @@ def shown_indexes(table: Table) -> pa.Table:
     infos = _listed(table)
     definitions = load_index_definitions(table.context)
     kinds = [definitions[info.name].kind if info.name in definitions else info.kind for info in infos]
+    # As in Hudi, only indexes of CREATE INDEX list their columns.
+    prefixes = (SECONDARY_INDEX_PREFIX, EXPRESSION_INDEX_PREFIX)
+    columns = [",".join(info.columns) if info.name.startswith(prefixes) else "" for info in infos]
     return pa.table(
         {
             "index_name": pa.array([info.name for info in infos], pa.string()),
             "index_type": pa.array(kinds, pa.string()),
-            "col_name": pa.array([",".join(info.columns) for info in infos], pa.string()),
+            "col_name": pa.array(columns, pa.string()),
         }
     )
 

@@ -14,7 +14,15 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, DeleteStatement, MergeStatement, UpdateStatement
 from pyhudi.records.sql_quoting import quote_name
 from pyhudi.sql_engine import sql_ast as S
-from pyhudi.sql_engine.ddl_parser import alter_table, create, drop, parse_partition, truncate_table
+from pyhudi.sql_engine.ddl_parser import (
+    alter_table,
+    create,
+    drop,
+    parse_partition,
+    refresh_table,
+    repair_table,
+    truncate_table,
+)
 from pyhudi.sql_engine.literals import describe_position
 from pyhudi.sql_engine.table_references import parse_as_of_clause, parse_expression_text, parse_query_text
 from pyhudi.sql_engine.tokens import TokenCursor
@@ -274,6 +282,10 @@ def _call(cursor: TokenCursor) -> S.Statement:
     procedure = cursor.dotted("the name of a procedure")[-1]
     named: list[tuple[str, S.Value]] = []
     positional: list[S.Value] = []
+    if cursor.peek is None or cursor.at_keywords(";"):
+        # Hudi's grammar, where `CALL help` needs no parentheses.
+        cursor.end()
+        return S.CallProcedure(procedure, ())
     cursor.expect("(")
     while not cursor.accept_keywords(")"):
         if named or positional:
@@ -288,6 +300,28 @@ def _call(cursor: TokenCursor) -> S.Statement:
         positional.append(cursor.value("a literal, or name => literal"))
     cursor.end()
     return S.CallProcedure(procedure, tuple(named), tuple(positional))
+
+
+def _compaction(cursor: TokenCursor) -> S.Statement:
+    """Parse RUN or SCHEDULE COMPACTION ON t [AT instant], which calls the procedure run_compaction."""
+    operation = "run" if cursor.accept_keywords("RUN") else "schedule"
+    if operation == "schedule":
+        cursor.expect("SCHEDULE")
+    arguments: list[tuple[str, S.Value]] = [("op", operation), ("table", _compacted_table(cursor))]
+    if cursor.accept_keywords("AT"):
+        arguments.append(("timestamp", cursor.value("an instant")))
+    cursor.end()
+    return S.CallProcedure("run_compaction", tuple(arguments))
+
+
+def _compacted_table(cursor: TokenCursor) -> str:
+    """Parse COMPACTION ON and a table or a path in quotes."""
+    cursor.expect("COMPACTION")
+    cursor.expect("ON")
+    if cursor.at_string():
+        return cursor.text("a path")
+    table = cursor.table()
+    return table.path or str(table)
 
 
 def _show(cursor: TokenCursor) -> S.Statement:
@@ -323,8 +357,13 @@ def _show(cursor: TokenCursor) -> S.Statement:
         _expect_in(cursor)
         cursor.accept_keywords("TABLE")
         return _of_table(cursor, S.ShowIndexes)
-    word = cursor.name("PARTITIONS, TABLES, COLUMNS, INDEXES or TBLPROPERTIES").upper()
-    raise Unsupported(f"the statement SHOW {word}{'; use CALL show_compaction' if word == 'COMPACTION' else ''}")
+    if cursor.at_keywords("COMPACTION"):
+        arguments: list[tuple[str, S.Value]] = [("table", _compacted_table(cursor))]
+        if cursor.accept_keywords("LIMIT"):
+            arguments.append(("limit", cursor.value("a number")))
+        cursor.end()
+        return S.CallProcedure("show_compaction", tuple(arguments))
+    raise Unsupported(f"the statement SHOW {cursor.name('PARTITIONS, TABLES, COLUMNS, INDEXES or TBLPROPERTIES').upper()}")
 
 
 def _of_table(cursor: TokenCursor, statement: Callable[[S.TableName], S.Statement]) -> S.Statement:
@@ -351,8 +390,9 @@ def _describe(cursor: TokenCursor) -> S.Statement:
     cursor.accept_keywords("TABLE")
     extended = cursor.accept_any("EXTENDED", "FORMATTED")
     table = cursor.table()
+    column = None if cursor.peek is None or cursor.at_keywords(";") else cursor.dotted_name("a column")
     cursor.end()
-    return S.Describe(table, extended)
+    return S.Describe(table, extended, column)
 
 
 def _set(cursor: TokenCursor) -> S.Statement:
@@ -441,13 +481,17 @@ _STATEMENTS: Mapping[str, Callable[[TokenCursor], S.Statement]] = {
     "USE": _use,
     "EXPLAIN": _explain,
     "COMMENT": _comment,
+    "REFRESH": refresh_table,
+    "MSCK": repair_table,
+    "RUN": _compaction,
+    "SCHEDULE": _compaction,
 }
 
 # fmt: off
 _UNSUPPORTED_STATEMENTS = frozenset({
     "ADD", "ANALYZE", "BEGIN", "CACHE", "CLEAR", "DECLARE", "EXECUTE", "EXPORT",
-    "GRANT", "IMPORT", "LIST", "LOAD", "LOCK", "MSCK", "OPTIMIZE", "REFRESH", "REPAIR", "REPLACE",
-    "REVOKE", "RUN", "SCHEDULE", "TABLE", "UNCACHE", "UNLOCK", "VACUUM",
+    "GRANT", "IMPORT", "LIST", "LOAD", "LOCK", "OPTIMIZE", "REPAIR", "REPLACE",
+    "REVOKE", "TABLE", "UNCACHE", "UNLOCK", "VACUUM",
 })
 # fmt: on
 """Keywords of legal statements that are not Hudi's, or not supported."""
@@ -455,7 +499,5 @@ _UNSUPPORTED_STATEMENTS = frozenset({
 _ALTERNATIVES = {
     "OPTIMIZE": "CALL run_clustering",
     "VACUUM": "CALL run_clean",
-    "RUN": "CALL run_compaction",
-    "SCHEDULE": "CALL run_compaction",
 }
-"""Procedures that do the work of statements of other table formats, and of Hudi's RUN and SCHEDULE COMPACTION."""
+"""Procedures that do the work of statements of other table formats."""

@@ -11,6 +11,8 @@ from pyhudi.options.write_options import INSERT_OPERATION, METADATA_PREFIX, OPER
 from pyhudi.sql_engine import sql_ast as S
 
 DEFAULT_DATABASE = "default"
+SPARK_CATALOG = "spark_catalog"
+"""Name of the catalog of a session."""
 SPARK_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _SQL_ONLY = (OVERWRITE_MODE, SPARK_OVERWRITE_MODE, INSERT_OPERATION, OPERATION.key)
 _INSERTS = ("insert", "upsert", "bulk_insert")
@@ -34,6 +36,7 @@ class SessionState:
         views: Views by qualified name in lower case.
         databases: Names of databases, in lower case, as written.
         read_optimized: Names in lower case by which queries read base files only.
+        managed: Names in lower case of tables whose files DROP TABLE deletes.
         current: The current database, as the single element.
     """
 
@@ -41,6 +44,7 @@ class SessionState:
     views: dict[str, View] = field(default_factory=dict)
     databases: dict[str, str] = field(default_factory=lambda: {DEFAULT_DATABASE: DEFAULT_DATABASE})
     read_optimized: set[str] = field(default_factory=set)
+    managed: set[str] = field(default_factory=set)
     current: list[str] = field(default_factory=lambda: [DEFAULT_DATABASE])
 
 
@@ -103,8 +107,10 @@ def check_setting(key: str, value: str, settings: Mapping[str, str]) -> None:
 
 
 def qualified(name: S.TableName, current: str) -> S.TableName:
-    """Resolve a name in the current database. Tables of the default database have no qualifier."""
+    """Resolve a name in the current database. Tables of the default database have no qualifier, nor has Spark's catalog."""
     parts = name.parts
+    if name.path is None and len(parts) > 1 and parts[0].lower() == SPARK_CATALOG:
+        return qualified(S.TableName(parts[1:]), current)
     if name.path is None and len(parts) == 1 and current != DEFAULT_DATABASE:
         return S.TableName((*current.split("."), *parts))
     if name.path is None and len(parts) == 2 and parts[0].lower() == DEFAULT_DATABASE:

@@ -52,7 +52,7 @@ from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.literals import parse_spark
 from pyhudi.sql_engine.session_state import StatementOptions, View, check_setting, qualified
-from pyhudi.sql_engine.sql_catalog import names_in, stored_catalog, stored_namespace, stored_table
+from pyhudi.sql_engine.sql_catalog import is_same_location, names_in, stored_catalog, stored_namespace, stored_table
 from pyhudi.sql_engine.sql_pushdown import table_predicate
 from pyhudi.sql_engine.table_functions import function_rows, table_argument
 from pyhudi.sql_engine.table_references import splice_query
@@ -162,15 +162,28 @@ class SparkStatementSession:
             return str(stored.location())
         return f"{str(self.spark.conf.get(_WAREHOUSE)).rstrip('/')}/{'/'.join(self.qualified(name).parts)}"
 
-    def register(self, name: S.TableName, path: str, *, read_optimized: bool = False) -> None:
+    def register(self, name: S.TableName, path: str, *, read_optimized: bool = False, managed: bool = False) -> None:
         stored = self.stored(name)
         if stored is None:
-            spark_table_names.register_path(self.spark, str(self.qualified(name)), path, read_optimized=read_optimized)
+            spark_table_names.register_path(
+                self.spark, str(self.qualified(name)), path, read_optimized=read_optimized, managed=managed
+            )
         else:
             stored.register(path)
 
     def is_read_optimized(self, name: S.TableName) -> bool:
         return name.path is None and spark_table_names.is_read_optimized(self.spark, str(self.qualified(name)))
+
+    def is_managed(self, name: S.TableName) -> bool:
+        return name.path is None and spark_table_names.is_managed(self.spark, str(self.qualified(name)))
+
+    def names_of_location(self, name: S.TableName) -> list[S.TableName]:
+        if name.path is not None:
+            return []
+        path = spark_table_names.registered_path(self.spark, str(self.qualified(name)))
+        paths = spark_table_names.registered_paths(self.spark)
+        same = [other for other, location in paths.items() if path is not None and is_same_location(location, path)]
+        return [S.TableName(tuple(other.split("."))) for other in same] or [name]
 
     def unregister(self, name: S.TableName) -> bool:
         stored = self.stored(name)
@@ -180,7 +193,10 @@ class SparkStatementSession:
 
     def names(self, database: str | None) -> list[str]:
         stored = None if database is None else stored_namespace(database)
-        return [*names_in(spark_table_names.names(self.spark), database), *(stored.tables() if stored is not None else ())]
+        return [
+            *names_in(spark_table_names.registered_paths(self.spark), database),
+            *(stored.tables() if stored is not None else ()),
+        ]
 
     def create_as(
         self, statement: S.CreateTable, query: S.SelectQuery, path: str, storage_options: Mapping[str, str] | None

@@ -14,6 +14,7 @@ from pyhudi.sql_engine.session_state import SPARK_OVERWRITE_MODE, View, metadata
 
 _PREFIX = "pyhudi.table."
 _READ_OPTIMIZED_PREFIX = "pyhudi.readoptimized."
+_MANAGED_PREFIX = "pyhudi.managed."
 _VIEW_PREFIX = "pyhudi.view."
 
 
@@ -23,13 +24,14 @@ def registered_path(session: SparkSession, name: str) -> str | None:
     return path
 
 
-def register_path(session: SparkSession, name: str, path: str, *, read_optimized: bool = False) -> None:
-    """Register the path of a name. read_optimized: queries by this name read base files only."""
+def register_path(session: SparkSession, name: str, path: str, *, read_optimized: bool = False, managed: bool = False) -> None:
+    """Register the path of a name. read_optimized: queries by this name read base files only; managed: DROP deletes files."""
     session.conf.set(_PREFIX + name.lower(), path)
-    if read_optimized:
-        session.conf.set(_READ_OPTIMIZED_PREFIX + name.lower(), "true")
-    else:
-        session.conf.unset(_READ_OPTIMIZED_PREFIX + name.lower())
+    for applies, prefix in ((read_optimized, _READ_OPTIMIZED_PREFIX), (managed, _MANAGED_PREFIX)):
+        if applies:
+            session.conf.set(prefix + name.lower(), "true")
+        else:
+            session.conf.unset(prefix + name.lower())
 
 
 def is_read_optimized(session: SparkSession, name: str) -> bool:
@@ -37,18 +39,24 @@ def is_read_optimized(session: SparkSession, name: str) -> bool:
     return session.conf.get(_READ_OPTIMIZED_PREFIX + name.lower(), None) is not None
 
 
+def is_managed(session: SparkSession, name: str) -> bool:
+    """Return True for a name that was registered as managed."""
+    return session.conf.get(_MANAGED_PREFIX + name.lower(), None) is not None
+
+
 def unregister_path(session: SparkSession, name: str) -> bool:
     """Remove the registration of a name, and return whether it existed."""
     existed = registered_path(session, name) is not None
     session.conf.unset(_PREFIX + name.lower())
     session.conf.unset(_READ_OPTIMIZED_PREFIX + name.lower())
+    session.conf.unset(_MANAGED_PREFIX + name.lower())
     return existed
 
 
-def names(session: SparkSession) -> list[str]:
-    """All registered names."""
+def registered_paths(session: SparkSession) -> dict[str, str]:
+    """Paths by registered name, sorted."""
     configuration: Mapping[str, str] = session.conf.getAll
-    return sorted(key.removeprefix(_PREFIX) for key in configuration if key.startswith(_PREFIX))
+    return {key.removeprefix(_PREFIX): configuration[key] for key in sorted(configuration) if key.startswith(_PREFIX)}
 
 
 def stored_view(session: SparkSession, name: str) -> View | None:
@@ -79,7 +87,8 @@ def settings(session: SparkSession) -> dict[str, str]:
     own = from_spark | {
         key: value
         for key, value in configuration.items()
-        if key.startswith(("hoodie.", "pyhudi.")) and not key.startswith((_PREFIX, _READ_OPTIMIZED_PREFIX, _VIEW_PREFIX))
+        if key.startswith(("hoodie.", "pyhudi."))
+        and not key.startswith((_PREFIX, _READ_OPTIMIZED_PREFIX, _MANAGED_PREFIX, _VIEW_PREFIX))
     }
     prefix = metadata_prefix(own)
     if prefix:

@@ -51,6 +51,10 @@ FORMATS = ("hudi", "pyhudi")
 """Formats in CREATE TABLE ... USING, and prefixes of a path."""
 
 
+GLOBAL_VIEWS = "global_temp"
+"""Spark's database of global temporary views."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """A table referenced in a query.
@@ -254,6 +258,29 @@ class DropPartition(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class AddPartitions(Statement):
+    """ALTER TABLE ... ADD PARTITION."""
+
+    table: TableName
+    partitions: tuple[tuple[PartitionValue, ...], ...]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshTable(Statement):
+    """REFRESH TABLE."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class RepairTable(Statement):
+    """MSCK REPAIR TABLE, ALTER TABLE ... RECOVER PARTITIONS."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
 class Truncate(Statement):
     """TRUNCATE TABLE. partition: () for the whole table."""
 
@@ -305,10 +332,11 @@ class ShowProperties(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Describe(Statement):
-    """DESCRIBE TABLE."""
+    """DESCRIBE TABLE. column: None for all columns."""
 
     table: TableName
     extended: bool
+    column: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +395,14 @@ class DropIndex(Statement):
     name: str
     table: TableName
     if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshIndex(Statement):
+    """REFRESH INDEX."""
+
+    name: str
+    table: TableName
 
 
 @dataclass(frozen=True, slots=True)

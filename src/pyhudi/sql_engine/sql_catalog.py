@@ -16,6 +16,7 @@ from pyhudi.engines.arrow.input_rows import is_frame
 from pyhudi.errors import InvalidRequest, TableExists
 from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, SessionState
 from pyhudi.sql_engine.sql_ast import TableName
+from pyhudi.storage.uris import parse_uri
 
 __all__ = ["SessionCatalog", "is_queryable", "stored_namespace", "stored_table"]
 
@@ -73,7 +74,8 @@ class SessionCatalog:
             if not replace and name.lower() in self._known:
                 raise TableExists(f"table {name} exists in the catalog already")
             self._known[name.lower()] = name, table
-            self._session.read_optimized.discard(name.lower())
+            for names in (self._session.read_optimized, self._session.managed):
+                names.discard(name.lower())
 
     def unregister(self, name: str) -> bool:
         """Remove a name from the catalog, and return whether it existed. The table itself is not deleted.
@@ -118,13 +120,14 @@ class SessionCatalog:
         if stored is not None:
             stored.check_namespace()
 
-    def _record(self, table: TableName, path: str, *, read_optimized: bool = False) -> None:
+    def _record(self, table: TableName, path: str, *, read_optimized: bool = False, managed: bool = False) -> None:
         """Add the name of a table: to a stored catalog if it is a name of one, otherwise to memory."""
         stored = stored_table(table, self)
         if stored is None:
             self.register(str(table), path)
-            if read_optimized:
-                self._session.read_optimized.add(str(table).lower())
+            for applies, names in ((read_optimized, self._session.read_optimized), (managed, self._session.managed)):
+                if applies:
+                    names.add(str(table).lower())
         else:
             stored.register(path)
 
@@ -133,8 +136,16 @@ class SessionCatalog:
         stored = None if str(table) in self else stored_table(table, self)
         return self.unregister(str(table)) if stored is None else bool(stored.forget())
 
+    def _names_of_location(self, table: TableName) -> list[TableName]:
+        """Return the names in memory that have the location of this one."""
+        path = self.lookup(table)
+        with self._guard:
+            known = [(name, entry) for name, entry in self._known.values() if isinstance(entry, str)]
+        same = [name for name, entry in known if isinstance(path, str) and is_same_location(entry, path)]
+        return [table, *(TableName(tuple(name.split("."))) for name in same if name.lower() != str(table).lower())]
+
     def _names(self, database: str | None) -> list[str]:
-        """Return the names in a database, without it; None is the default one: all names, qualified."""
+        """Return the names in a database, without it; None is the default one."""
         stored = None if database is None else stored_namespace(database, self)
         return [*names_in(self, database), *(stored.tables() if stored is not None else ())]
 
@@ -179,10 +190,15 @@ def stored_catalog(name: str, own: SessionCatalog | None = None) -> Any:
     return features.load("catalogs", f"catalog {name}").find_catalog(name, own)
 
 
+def is_same_location(path: str, other: str) -> bool:
+    """Return True if two paths of tables are the same location."""
+    return parse_uri(path) == parse_uri(other)
+
+
 def names_in(names: Iterable[str], database: str | None) -> list[str]:
-    """Names in a database, without its prefix; all names for the default database (None)."""
+    """Names in a database, without its prefix; for the default database (None), names without a database."""
     if database is None:
-        return list(names)
+        return [name for name in names if "." not in name]
     parts = [name.partition(".") for name in names]
     return [rest for first, dot, rest in parts if dot and first.lower() == database.lower()]
 

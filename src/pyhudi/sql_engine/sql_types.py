@@ -75,7 +75,7 @@ def data_type(cursor: TokenCursor) -> pa.DataType:
 
     Raises:
         InvalidRequest: No type comes next.
-        Unsupported: A Hudi table cannot store the type; also CHAR and VARCHAR, whose length would be lost.
+        Unsupported: A Hudi table cannot store the type.
     """
     start = cursor.offset
     word = cursor.name("a type").upper()
@@ -102,9 +102,11 @@ def data_type(cursor: TokenCursor) -> pa.DataType:
     if word in RECORD_NAMES:
         raise Unsupported(f"{describe_position(cursor.statement, start)}: a type {word} that is not a column of a new table")
     if word in _TEXT:
-        raise Unsupported(
-            f"{describe_position(cursor.statement, start)}: type {word} with a length, which a table cannot store; use STRING"
-        )
+        # As in Hudi, the length is not stored.
+        cursor.expect("(")
+        _whole(cursor)
+        cursor.expect(")")
+        return pa.string()
     if word in _UNSUPPORTED_TYPES:
         raise Unsupported(
             f"{describe_position(cursor.statement, start)}: a column of type {word}, which a Hudi table cannot hold"

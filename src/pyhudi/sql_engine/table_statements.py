@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
-from datetime import date
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.paths import parent_folder
 from pyhudi.format.properties import redact_secret
+from pyhudi.operations.admin import add_partitions as admin
 from pyhudi.operations.admin.option_consistency import check_against_table, check_same_keys
 from pyhudi.operations.admin.stored_settings import (
     COMMENT_PROPERTY,
@@ -48,12 +48,12 @@ from pyhudi.options.table_options import (
 from pyhudi.options.write_options import STATIC_PARTITIONS
 from pyhudi.records.assignments import parse_literal
 from pyhudi.records.keys.key_spec import partition_columns
-from pyhudi.records.keys.partition_paths import encode_partition_value, partition_paths
+from pyhudi.records.keys.partition_paths import encode_partition_value, parse_partition_path, partition_paths
 from pyhudi.records.sql_quoting import quote_text
-from pyhudi.records.store_assignment import names_in_order_of
+from pyhudi.records.store_assignment import names_in_order_of, store_column
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.session_state import StatementOptions
-from pyhudi.sql_engine.sql_types import COMMENT, backquoted, column_type_name, column_type_text, field
+from pyhudi.sql_engine.sql_types import COMMENT, backquoted, column_type_text, field
 
 _NAMED = {
     "primaryKey": RECORD_KEY_FIELDS.key,
@@ -511,18 +511,13 @@ def resolve_partitions(table: Table, partition: tuple[S.PartitionValue, ...]) ->
         InvalidRequest: A column is not a partition column.
         Unsupported: The columns are not a prefix of the partition columns.
     """
-    slices = table.inspect.partitions()
-    every = slices.filter(pc.greater(slices.column("file_slices"), 0)).column("partition").to_pylist()
+    every = _present_partitions(table)
     if not partition:
         return every
-    keys, values = table.config.keys, _leading_values(table, partition)
-    fields = partition_columns(keys)
+    fields, values = partition_columns(table.config.keys), _leading_values(table, partition)
     if len(values) < len(fields) and any("/" in str(value) for value in values.values()):
         raise Unsupported("PARTITION with some of the columns, and a value with a slash: name all columns")
-    schema = table.schema()
-    arrays = [pa.array([partition_scalar(values.get(name), schema.field(name))]) for name in fields]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([schema.field(name).with_nullable(True) for name in fields]))
-    path: str = partition_paths(keys, batch)[0].as_py()
+    path = _partition_path(table, values)
     if len(values) == len(fields):
         return [one for one in every if one == path]
     for _ in fields[len(values) :]:
@@ -530,25 +525,71 @@ def resolve_partitions(table: Table, partition: tuple[S.PartitionValue, ...]) ->
     return [one for one in every if one.startswith(f"{path}/")]
 
 
+def _present_partitions(table: Table) -> list[str]:
+    """Paths of the partitions with records, and of those that ADD PARTITION has created; none that a statement deleted."""
+    found = table.inspect.partitions()
+    is_present = pc.or_(pc.greater(found.column("file_slices"), 0), pc.equal(found.column("all_files"), 0))
+    return found.filter(is_present).column("partition").to_pylist()
+
+
+def _partition_path(table: Table, values: Mapping[str, S.Value]) -> str:
+    """Path of the partition with these values of the partition columns; a missing value is null."""
+    keys, schema = table.config.keys, table.schema()
+    fields = partition_columns(keys)
+    arrays = [pa.array([partition_scalar(values.get(name), schema.field(name))]) for name in fields]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([schema.field(name).with_nullable(True) for name in fields]))
+    path: str = partition_paths(keys, batch)[0].as_py()
+    return path
+
+
+def add_partitions(table: Table, statement: S.AddPartitions) -> None:
+    """Create partitions without rows. Raises InvalidRequest unless each has a value for all partition columns."""
+    paths = []
+    for partition in statement.partitions:
+        values, fields = _partition_values(table, partition), partition_columns(table.config.keys)
+        if len(values) < len(fields):
+            raise InvalidRequest(
+                f"ALTER TABLE {statement.table} ADD PARTITION: name all partition columns ({', '.join(fields)}), not only "
+                f"{', '.join(values)}"
+            )
+        paths.append(_partition_path(table, values))
+    admin.add_partitions(table.context, list(dict.fromkeys(paths)), exist_ok=statement.if_not_exists)
+
+
+def repair(table: Table, statement: S.RepairTable) -> None:
+    """MSCK REPAIR TABLE, which has nothing to do: partitions are listed from the table, not from a catalog.
+
+    Raises InvalidRequest for a table without partitions.
+    """
+    if not table.config.keys.partition_fields:
+        raise InvalidRequest(f"MSCK REPAIR TABLE {statement.table}: the table has no partitions")
+
+
 def _leading_values(table: Table, partition: tuple[S.PartitionValue, ...]) -> dict[str, S.Value]:
     """Values of PARTITION (...) by column. Raises unless they are those of the first partition columns."""
-    fields = partition_columns(table.config.keys)
-    values = {one.column: one.value for one in static_partition_values(table, partition)}
-    unknown = [name for name in values if name not in fields]
-    if unknown:
-        raise InvalidRequest(f"{table.uri} is not partitioned by {unknown[0]}; it is by {', '.join(fields) or 'nothing'}")
+    fields, values = partition_columns(table.config.keys), _partition_values(table, partition)
     if set(values) != set(fields[: len(values)]):
         raise Unsupported(f"PARTITION with {', '.join(values)} only; also name the columns before them: {', '.join(fields)}")
     return values
 
 
+def _partition_values(table: Table, partition: tuple[S.PartitionValue, ...]) -> dict[str, S.Value]:
+    """Values of PARTITION (...) by column. Raises InvalidRequest for a column that is no partition column."""
+    fields = partition_columns(table.config.keys)
+    values = {one.column: one.value for one in static_partition_values(table, partition)}
+    unknown = [name for name in values if name not in fields]
+    if unknown:
+        raise InvalidRequest(f"{table.uri} is not partitioned by {unknown[0]}; it is by {', '.join(fields) or 'nothing'}")
+    return values
+
+
 def partition_scalar(value: S.Value, of: pa.Field) -> pa.Scalar:
     """Value of a partition column, in its type. Raises InvalidRequest if the type cannot hold it."""
+    if value is None:
+        return pa.scalar(None, of.type)
     try:
-        if isinstance(value, str) and pa.types.is_date(of.type):
-            return pa.scalar(date.fromisoformat(value), of.type)
-        return pa.scalar(value).cast(of.type)
-    except (pa.ArrowException, ValueError) as error:
+        return store_column(pa.array([value]), of.with_nullable(True), exact=not isinstance(value, str))[0]
+    except (InvalidRequest, pa.ArrowException) as error:
         raise InvalidRequest(f"PARTITION ({of.name} = {value!r}): column {of.name} is of type {of.type}: {error}") from error
 
 
@@ -578,14 +619,24 @@ def _partition_pattern(table: Table, partition: tuple[S.PartitionValue, ...]) ->
 
 
 def list_partitions(table: Table, statement: S.ShowPartitions) -> pa.Table:
-    """Paths of the partitions; none of a table that is not partitioned."""
-    is_partitioned = table.config.keys.partition_fields or statement.partition
-    paths = resolve_partitions(table, statement.partition) if is_partitioned else []
+    """Paths of the partitions, those with the values of PARTITION (...); none of a table that is not partitioned."""
+    values = _partition_values(table, statement.partition)
+    keys = table.config.keys
+    paths = _present_partitions(table) if keys.partition_fields else []
+    if values:
+        positions = [position for position, name in enumerate(partition_columns(keys)) if name in values]
+
+        def texts(path: str) -> list[str | None]:
+            parsed = list(parse_partition_path(keys, path))
+            return [parsed[position] for position in positions]
+
+        wanted = texts(_partition_path(table, values))
+        paths = [path for path in paths if texts(path) == wanted]
     return pa.table({"partition": pa.array(paths, pa.string())})
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# CALL, SHOW and DESCRIBE
+# CALL and SHOW CREATE TABLE
 
 
 def call_arguments(statement: S.CallProcedure) -> dict[str, S.Value]:
@@ -615,21 +666,6 @@ def called_table(arguments: Mapping[str, S.Value]) -> S.TableName | None:
         return None
     text = str(given)
     return S.TableName((text,) if "/" in text else tuple(text.split(".")))
-
-
-def table_properties(table: Table, statement: S.ShowProperties) -> pa.Table:
-    """`hoodie.properties` as rows of key and value."""
-    properties = {key: redact_secret(key, value) for key, value in table.config.properties}
-    if statement.key is not None:
-        value = properties.get(statement.key, f"Table {statement.table} does not have property: {statement.key}")
-        return pa.table({"key": [statement.key], "value": [value]})
-    return key_value_rows(properties)
-
-
-def key_value_rows(values: Mapping[str, str]) -> pa.Table:
-    """Rows of key and value, in the order of the keys."""
-    keys = sorted(values)
-    return pa.table({"key": pa.array(keys, pa.string()), "value": pa.array([values[key] for key in keys], pa.string())})
 
 
 def _default_text(table: Table, column: pa.Field) -> str:
@@ -682,27 +718,3 @@ def _printed_property(option: str) -> str | None:
             is_ambiguous = prefix == USER_PREFIX and is_meaningful
             return option if is_ambiguous else name
     return _SHORT_NAMES.get(option, option)
-
-
-def described(table: Table, statement: S.Describe, *, names_only: bool = False) -> pa.Table:
-    """Columns in the format of Spark's DESCRIBE, meta columns first, and details of the table; or their names alone."""
-    schema = table.schema(meta_columns=True)
-    types = {one.name: column_type_name(one) for one in schema}
-    names = [*(name for name in schema.names if name in META_COLUMNS), *write_order(table)]
-    if names_only:
-        return pa.table({"col_name": pa.array(names, pa.string())})
-    rows: list[tuple[str, str, str | None]] = []
-    for name in names:
-        comment = (schema.field(name).metadata or {}).get(COMMENT)
-        rows.append((name, types[name], None if comment is None else comment.decode()))
-    places = partition_columns(table.config.keys)
-    if places:
-        rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
-        rows += [(name, types.get(name, ""), None) for name in places]
-    if statement.extended:
-        rows += [("", "", ""), ("# Detailed Table Information", "", ""), ("Name", table.name, ""), ("Location", table.uri, "")]
-        rows += [("Type", str(table.config.table_type), ""), ("Provider", "hudi", "")]
-        stored_comment = table.config.property(COMMENT_PROPERTY)
-        rows += [("Comment", stored_comment, "")] if stored_comment else []
-    columns = zip(*rows, strict=True) if rows else ((), (), ())
-    return pa.table(dict(zip(("col_name", "data_type", "comment"), (pa.array(c, pa.string()) for c in columns), strict=True)))

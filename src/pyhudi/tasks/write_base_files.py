@@ -297,9 +297,14 @@ def ensure_partition(storage: Storage, partition: str, instant_time: str) -> Non
 
     Raises InvalidRequest for a new partition in the folder of another table.
     """
-    document = PartitionMetadata(instant_time, partition_depth(partition)).encode(timestamp_from_instant(instant_time, UTC))
+    metadata = PartitionMetadata(instant_time, partition_depth(partition))
+    mark_partition(storage, partition, metadata, timestamp_from_instant(instant_time, UTC))
+
+
+def mark_partition(storage: Storage, partition: str, metadata: PartitionMetadata, epoch_ms: int) -> None:
+    """Write a partition's metadata file unless it exists. epoch_ms: time of its comment. Raises as `ensure_partition`."""
     path = join_path(partition, PARTITION_METADATA_FILE)
-    if storage.put_if_absent(path, document):
+    if storage.put_if_absent(path, metadata.encode(epoch_ms)):
         try:
             check_no_nested_table(storage, [partition])
         except InvalidRequest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from decimal import Decimal
@@ -118,13 +119,14 @@ def test_no_query_reaches_files_or_variables_of_other_functions(sql: Sql, tmp_pa
 
 
 def test_names(sql: Sql, catalog: hp.Catalog, trips: hp.Table, tmp_path: Path) -> None:
-    assert sql("SHOW TABLES") == [{"tableName": "trips"}]
+    trips_row = {"namespace": "default", "tableName": "trips", "isTemporary": False}
+    assert sql("SHOW TABLES") == [trips_row]
     with pytest.raises(hp.TableExists, match="table Trips exists already"):
         sql("CREATE TABLE Trips (id INT) USING hudi")
     assert sql("CREATE TABLE IF NOT EXISTS Trips (other INT) USING hudi") == []
     sql(f"CREATE TABLE again USING hudi LOCATION '{trips.uri}'")
     assert sql("SELECT count(*) AS n FROM AGAIN") == [{"n": 2}]
-    assert sql("SHOW TABLES LIKE 'TR*|x'") == sql("SHOW TABLES 'trips'") == [{"tableName": "trips"}]
+    assert sql("SHOW TABLES LIKE 'TR*|x'") == sql("SHOW TABLES 'trips'") == [trips_row]
     assert len(sql("SHOW TABLES IN default LIKE '*'")) == 2 and sql("SHOW TABLES LIKE 'trip'") == []
     assert sql("DROP TABLE again") == [] and sql("DROP TABLE IF EXISTS again") == []
     with pytest.raises(hp.InvalidRequest, match=r"table again is not in the catalog \(it has trips\)"):
@@ -137,6 +139,29 @@ def test_names(sql: Sql, catalog: hp.Catalog, trips: hp.Table, tmp_path: Path) -
         sql("INSERT INTO rows VALUES (1)")
     with pytest.raises(hp.InvalidRequest, match="has no location"):
         hp.sql("CREATE TABLE t (a INT) USING hudi", catalog=hp.Catalog())
+
+
+def test_drop_of_a_managed_table_deletes_its_files(sql: Sql, catalog: hp.Catalog, tmp_path: Path) -> None:
+    folder = tmp_path / "warehouse" / "made"
+    sql("CREATE TABLE made (id INT) USING hudi TBLPROPERTIES (primaryKey = 'id')")
+    sql(f"CREATE TABLE made_too USING hudi LOCATION '{folder}'")
+    assert ("Type", "MANAGED") in [(row["col_name"], row["data_type"]) for row in sql("DESCRIBE EXTENDED made")]
+    sql("DROP TABLE made_too")
+    assert hp.Table.exists(folder)
+    sql("ALTER TABLE made RENAME TO renamed")
+    with pytest.raises(hp.TableExists):
+        sql("CREATE TABLE made (id INT) USING hudi")
+    sql(f"CREATE TABLE made_too USING hudi LOCATION '{folder}'")
+    sql("DROP TABLE renamed")
+    assert not folder.exists() and "made_too" not in catalog
+    sql("CREATE TABLE made (id INT, text STRING) USING hudi TBLPROPERTIES (primaryKey = 'id')")
+    assert sql("SELECT text FROM made") == []
+    shutil.rmtree(folder)
+    sql("DROP TABLE made")
+    catalog.register("made", folder)
+    hp.Table.create(folder, record_key="id").insert({"id": [1]})
+    sql("DROP TABLE made")
+    assert hp.Table.exists(folder)
 
 
 def test_the_catalog_of_the_process(tmp_path: Path) -> None:

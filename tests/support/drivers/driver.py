@@ -12,7 +12,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.errors import HudiError
-from tests.scenarios.scenario import Delete, Merge, Refused, Scenario, Sql, Step, TableSpec, Update, Write
+from tests.scenarios.scenario import Delete, Merge, Query, Refused, Scenario, Sql, Step, TableSpec, Update, Write
 
 
 class Driver:
@@ -22,9 +22,11 @@ class Driver:
         name: Name of the entry point, for `Scenario.skip`.
         steps: Classes of the steps that the entry point has.
         error: Class of the errors that it raises.
+        table: Name of the table in statements.
     """
 
     name: ClassVar[str]
+    table: str = "t"
     steps: ClassVar[tuple[type[Any], ...]]
     error: ClassVar[type[Exception]] = HudiError
 
@@ -49,6 +51,17 @@ class Driver:
     def run(self, step: Step) -> Sequence[str] | None:
         """Run a step. Returns the changes of columns that its result reports; None if the entry point reports none."""
         raise NotImplementedError
+
+    def query(self, text: str) -> list[dict[str, Any]]:
+        """The rows of a statement."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Remove what the steps have left in a session that other scenarios share."""
+
+    def text(self, text: str) -> str:
+        """A statement, or a text of its result, with the name of the table."""
+        return text.replace("{table}", self.table).replace("{folder}", str(Path(self.path).parent))
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of the table, without meta columns."""
@@ -79,11 +92,22 @@ def pairs(drivers: Collection[type[Driver]], scenarios: Sequence[Scenario]) -> l
 
 def check(driver: Driver, scenario: Scenario) -> None:
     """Run a scenario, and compare the rows, the changed types and the error with the expected ones."""
-    driver.create(scenario.table)
+    try:
+        driver.create(scenario.table)
+        _check_steps(driver, scenario)
+    finally:
+        driver.close()
+
+
+def _check_steps(driver: Driver, scenario: Scenario) -> None:
+    if scenario.expect is None:
+        for step in scenario.steps:
+            _run(driver, step)
+        return
     before = driver.rows()
     *first_steps, last = scenario.steps
     for step in first_steps:
-        driver.run(step)
+        _run(driver, step)
         before = driver.rows()
     if isinstance(scenario.expect, Refused):
         with pytest.raises(driver.error) as caught:
@@ -91,12 +115,28 @@ def check(driver: Driver, scenario: Scenario) -> None:
         driver.check_error(caught.value, scenario.expect)
         assert _in_order(driver.rows()) == _in_order(before), "the refused step changed rows"
         return
-    changes = driver.run(last)
+    changes = _run(driver, last)
     assert _in_order(driver.rows()) == _in_order(scenario.expect)
     schema = hp.Table(driver.path).schema()
     assert {name: schema.field(name).type for name in scenario.types} == dict(scenario.types)
     if changes is not None:
         assert {change.split()[0] for change in changes} == set(scenario.types), changes
+
+
+def _run(driver: Driver, step: Step) -> Sequence[str] | None:
+    """Run a step, and compare the rows or the error of a query."""
+    if not isinstance(step, Query):
+        return driver.run(step)
+    text = driver.text(step.text)
+    if isinstance(step.rows, Refused):
+        with pytest.raises(driver.error) as caught:
+            driver.query(text)
+        driver.check_error(caught.value, step.rows)
+        return None
+    expected = [tuple(driver.text(v) if isinstance(v, str) else v for v in row) for row in step.rows]
+    found = [tuple(map(_comparable, row.values())) for row in driver.query(text)]
+    assert sorted(map(repr, found)) == sorted(map(repr, expected)), text
+    return None
 
 
 def _in_order(rows: Any) -> list[str]:
@@ -125,7 +165,7 @@ def create_statement(name: str, path: str, table: TableSpec) -> str:
 def statement(step: Sql | Update | Merge | Delete, table: str) -> str:
     """A step as a SQL statement on a table. The source of a merge is written into it as a query."""
     if isinstance(step, Sql):
-        return step.text.replace("{table}", table)
+        return step.text
     if isinstance(step, Update):
         assert not step.values, "a statement has no Python values"
         return f"UPDATE {table} SET {_assigned(step.set)}" + (f" WHERE {step.where}" if step.where else "")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import pyhudi as hp
 from pyhudi.cli.app import app
-from tests.scenarios.scenario import Delete, Merge, Service, Sql, Step, TableSpec, Update, Write
+from tests.scenarios.scenario import Delete, Merge, Query, Service, Sql, Step, TableSpec, Update, Write
 from tests.support.drivers.driver import Driver, statement
 
 
@@ -74,17 +74,20 @@ class EmbeddedSql(Driver):
     """`hp.sql`."""
 
     name = "sql"
-    steps: ClassVar[tuple[type[Any], ...]] = (Sql, Update, Merge, Delete)
+    steps: ClassVar[tuple[type[Any], ...]] = (Sql, Query, Update, Merge, Delete)
 
     def create(self, table: TableSpec) -> None:
         super().create(table)
         self._catalog = hp.Catalog()
-        self._catalog.register("t", self.path)
+        self._catalog.register(self.table, self.path)
 
     def run(self, step: Step) -> Sequence[str] | None:
         assert isinstance(step, (Sql, Update, Merge, Delete))
-        hp.sql(statement(step, "t"), catalog=self._catalog)
+        self.query(self.text(statement(step, self.table)))
         return None
+
+    def query(self, text: str) -> list[dict[str, Any]]:
+        return list(hp.sql(text, catalog=self._catalog).to_pylist())
 
 
 def _json(value: Any) -> Any:

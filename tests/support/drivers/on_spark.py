@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,13 +11,14 @@ import pyarrow as pa
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from tests.scenarios.scenario import Delete, Merge, Sql, Step, Update, Write
+from tests.scenarios.scenario import Delete, Merge, Query, Sql, Step, TableSpec, Update, Write
 from tests.support.drivers.driver import Driver, statement
 from tests.support.drivers.embedded import with_clauses
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_names = itertools.count()
 _FEW_FILES = {"hoodie.metadata.enable": False, "hoodie.table.services.enabled": False}
 
 
@@ -58,9 +60,25 @@ class SparkSql(SparkDriver):
     """`hs.sql`."""
 
     name = "spark sql"
-    steps: ClassVar[tuple[type[Any], ...]] = (Sql, Update, Merge, Delete)
+    steps: ClassVar[tuple[type[Any], ...]] = (Sql, Query, Update, Merge, Delete)
+
+    def __init__(self, folder: Path, session: SparkSession) -> None:
+        super().__init__(folder, session)
+        self.table = f"scenario_{next(_names)}"
+
+    def create(self, table: TableSpec) -> None:
+        super().create(table)
+        hs.register(self.session, self.table, self.path)
 
     def run(self, step: Step) -> Sequence[str] | None:
         assert isinstance(step, (Sql, Update, Merge, Delete))
-        hs.sql(self.session, statement(step, f"hudi.`{self.path}`"), options=_FEW_FILES)
+        self.query(self.text(statement(step, self.table)))
         return None
+
+    def query(self, text: str) -> list[dict[str, Any]]:
+        options = _FEW_FILES if text.split()[0] in ("INSERT", "UPDATE", "DELETE", "MERGE") else None
+        return list(hs.sql(self.session, text, options=options).toArrow().to_pylist())
+
+    def close(self) -> None:
+        hs.sql(self.session, "RESET")
+        hs.sql(self.session, f"DROP TABLE IF EXISTS {self.table}")

@@ -1,0 +1,182 @@
+"""Statements that scripts contain besides queries and writes: partitions, names, descriptions (docs/sql.md)."""
+
+from __future__ import annotations
+
+from tests.scenarios.scenario import Query, Refused, Scenario, Sql, TableSpec
+
+_DAYS = TableSpec("id INT, text STRING, day STRING", partition_by="day")
+_HOURS = TableSpec(
+    "id INT, day STRING, hour STRING",
+    partition_by="day, hour",
+    rows="(1, 'mon', '1'), (2, 'mon', '2'), (3, 'tue', '1')",
+)
+_PLAIN = TableSpec("id INT, text STRING", rows="(1, 'a')")
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(
+        "add partitions to a table without rows",
+        _DAYS,
+        (
+            Sql("ALTER TABLE {table} ADD IF NOT EXISTS PARTITION (day = 'mon')"),
+            Sql("ALTER TABLE {table} ADD IF NOT EXISTS PARTITION (day = 'mon') PARTITION (day = 'tue')"),
+            Query("SHOW PARTITIONS {table}", (("day=mon",), ("day=tue",))),
+            Query("ALTER TABLE {table} ADD PARTITION (day = 'tue')", Refused(word="exists already")),
+            Query("ALTER TABLE {table} ADD PARTITION (text = 'x')", Refused(word="not partitioned by text")),
+            Query("ALTER TABLE {table} ADD PARTITION (day = 'x') LOCATION '/x'", Refused("Unsupported", "LOCATION")),
+            Sql("INSERT INTO {table} VALUES (1, 'a', 'wed'), (2, 'b', 'tue')"),
+            Query("SHOW PARTITIONS {table} PARTITION (day = 'tue')", (("day=tue",),)),
+        ),
+        ({"id": 1, "text": "a", "day": "wed"}, {"id": 2, "text": "b", "day": "tue"}),
+    ),
+    Scenario(
+        "add partitions needs all partition columns",
+        _HOURS,
+        (
+            Query("ALTER TABLE {table} ADD PARTITION (day = 'wed')", Refused(word="name all partition columns")),
+            Sql("ALTER TABLE {table} ADD IF NOT EXISTS PARTITION (hour = '1', day = 'mon')"),
+        ),
+    ),
+    Scenario(
+        "partitions of a table without partitions",
+        _PLAIN,
+        (
+            Query("SHOW PARTITIONS {table}", ()),
+            Query("ALTER TABLE {table} ADD PARTITION (text = 'x')", Refused(word="not partitioned")),
+            Query("MSCK REPAIR TABLE {table}", Refused(word="has no partitions")),
+        ),
+    ),
+    Scenario(
+        "show partitions by any of their columns",
+        _HOURS,
+        (
+            Query("SHOW PARTITIONS {table} PARTITION (hour = '1')", (("day=mon/hour=1",), ("day=tue/hour=1",))),
+            Query("SHOW PARTITIONS {table} PARTITION (day = 'mon')", (("day=mon/hour=1",), ("day=mon/hour=2",))),
+            Query("SHOW PARTITIONS {table} PARTITION (hour = '2', day = 'mon')", (("day=mon/hour=2",),)),
+            Query("SHOW PARTITIONS {table} PARTITION (day = 'sun')", ()),
+            Sql("ALTER TABLE {table} DROP PARTITION (day = 'mon', hour = '1')"),
+            Query("SHOW PARTITIONS {table}", (("day=mon/hour=2",), ("day=tue/hour=1",))),
+        ),
+    ),
+    Scenario(
+        "refresh and repair change nothing",
+        _HOURS,
+        (
+            Sql("REFRESH TABLE {table}"),
+            Sql("MSCK REPAIR TABLE {table}"),
+            Sql("MSCK REPAIR TABLE {table} SYNC PARTITIONS"),
+            Sql("ALTER TABLE {table} RECOVER PARTITIONS"),
+            Query("SHOW PARTITIONS {table}", (("day=mon/hour=1",), ("day=mon/hour=2",), ("day=tue/hour=1",))),
+            Query("REFRESH TABLE {table}_unknown", Refused()),
+        ),
+    ),
+    Scenario(
+        "names with the catalog and the database",
+        _PLAIN,
+        (
+            Query("SELECT id, text FROM spark_catalog.default.{table}", ((1, "a"),)),
+            Sql("INSERT INTO spark_catalog.default.{table} VALUES (2, 'b')"),
+            Sql("UPDATE default.{table} SET text = 'c' WHERE id = 2"),
+            Sql("DELETE FROM spark_catalog.default.{table} WHERE id = 1"),
+        ),
+        ({"id": 2, "text": "c"},),
+    ),
+    Scenario(
+        "show tables with the database",
+        _PLAIN,
+        (Query("SHOW TABLES LIKE '{table}'", (("default", "{table}", False),)),),
+    ),
+    Scenario(
+        "a managed table is deleted with its name",
+        _PLAIN,
+        (
+            Sql("DROP TABLE IF EXISTS managed_by_name"),
+            Sql("CREATE TABLE managed_by_name (id INT) USING hudi TBLPROPERTIES (primaryKey = 'id')"),
+            Sql("INSERT INTO managed_by_name VALUES (1)"),
+            Sql("DROP TABLE managed_by_name"),
+            Sql("CREATE TABLE managed_by_name (id INT, text STRING) USING hudi TBLPROPERTIES (primaryKey = 'id')"),
+            Query("SELECT id, text FROM managed_by_name", ()),
+            Sql("DROP TABLE managed_by_name"),
+        ),
+        skip={"sql": "the catalog has no warehouse: tests/component/sql_engine/test_duckdb_session.py has the same steps"},
+    ),
+    Scenario(
+        "an external table stays when its name is dropped, and goes with PURGE",
+        _PLAIN,
+        (
+            Sql("CREATE TABLE external_one USING hudi LOCATION '{folder}/t'"),
+            Sql("DROP TABLE external_one"),
+            Sql("CREATE TABLE external_two (id INT) USING hudi LOCATION '{folder}/two' TBLPROPERTIES (primaryKey = 'id')"),
+            Sql("INSERT INTO external_two VALUES (1)"),
+            Sql("DROP TABLE external_two PURGE"),
+            Sql("CREATE TABLE external_two (n INT) USING hudi LOCATION '{folder}/two' TBLPROPERTIES (primaryKey = 'n')"),
+            Query("SELECT n FROM external_two", ()),
+            Sql("DROP TABLE external_two PURGE"),
+        ),
+        ({"id": 1, "text": "a"},),
+    ),
+    Scenario(
+        "a global temporary view",
+        _PLAIN,
+        (
+            Sql("CREATE OR REPLACE GLOBAL TEMPORARY VIEW seen_globally AS SELECT id FROM {table}"),
+            Query("SELECT id FROM global_temp.seen_globally", ((1,),)),
+            Sql("DROP VIEW global_temp.seen_globally"),
+        ),
+    ),
+    Scenario(
+        "describe a column",
+        _PLAIN,
+        (Query("DESCRIBE {table} id", (("col_name", "id"), ("data_type", "int"), ("comment", "NULL"))),),
+    ),
+    Scenario(
+        "CHAR and VARCHAR are stored as text of any length",
+        TableSpec("id INT, a CHAR(3), b VARCHAR(4)", rows="(1, 'a', 'bbbbbbb')"),
+        (Query("SELECT a, b FROM {table}", (("a", "bbbbbbb"),)),),
+        ({"id": 1, "a": "a", "b": "bbbbbbb"},),
+    ),
+    Scenario(
+        "values with names, and the text of a timestamp",
+        TableSpec("id INT, text STRING, amount INT"),
+        (
+            Sql("INSERT INTO {table} (amount, id, text) VALUES (12 AS amount, 4 AS id, 'nail' AS text)"),
+            Query(
+                "SELECT CAST(TIMESTAMP '2031-05-07 00:00:00' AS STRING), concat('at ', TIMESTAMP '2031-05-07 01:02:03.5')",
+                (("2031-05-07 00:00:00", "at 2031-05-07 01:02:03.5"),),
+            ),
+        ),
+        ({"id": 4, "text": "nail", "amount": 12},),
+    ),
+    Scenario(
+        "a partition of a timestamp by its text",
+        TableSpec("id INT, at TIMESTAMP, text STRING", partition_by="at"),
+        (
+            Sql("INSERT INTO {table} PARTITION (at = '2031-05-20 00:00:00') SELECT 1, 'boot'"),
+            Query("SELECT id, CAST(at AS STRING) FROM {table}", ((1, "2031-05-20 00:00:00"),)),
+        ),
+    ),
+    Scenario(
+        "a field of a list of structs is a list",
+        TableSpec("id INT, tips ARRAY<STRUCT<amount: INT, unit: STRING>>, place STRUCT<visits: ARRAY<STRUCT<day: INT>>>"),
+        (
+            Sql(
+                "INSERT INTO {table} SELECT 1, array(named_struct('amount', 3, 'unit', 'eur'), named_struct('amount', 4, "
+                "'unit', 'usd')), named_struct('visits', array(named_struct('day', 5)))"
+            ),
+            Query("SELECT id, tips.amount AS a FROM {table}", ((1, [3, 4]),)),
+            Query("SELECT t.tips.unit, place.visits.day FROM {table} AS t WHERE tips.amount[0] = 3", ((["eur", "usd"], [5]),)),
+        ),
+    ),
+    Scenario(
+        "compaction statements",
+        TableSpec("id INT, text STRING, v INT", ordering="v", properties={"type": "mor"}, rows="(1, 'a', 1)"),
+        (
+            Sql("UPDATE {table} SET text = 'b', v = 2 WHERE id = 1"),
+            Sql("SET hoodie.compact.inline.max.delta.commits = 1"),
+            Sql("SCHEDULE COMPACTION ON {table}"),
+            Sql("RUN COMPACTION ON {table}"),
+            Sql("SHOW COMPACTION ON {table} LIMIT 1"),
+            Sql("SHOW COMPACTION ON '{folder}/t'"),
+        ),
+        ({"id": 1, "text": "b", "v": 2},),
+    ),
+)
