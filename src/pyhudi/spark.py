@@ -392,6 +392,7 @@ def call(
 def sql(
     spark: SparkSession,
     statement: str,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
     storage_options: Mapping[str, str] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
@@ -407,6 +408,7 @@ def sql(
         spark: The session.
         statement: One statement: SELECT, CREATE TABLE, INSERT, UPDATE, DELETE, MERGE INTO, ALTER TABLE, CALL and
             others.
+        params: Values of the parameters of the statement: a list for `?`, a dictionary for `:name` or `$name`.
         storage_options: Credentials for PyHudi's own access.
         commit_metadata: Entries stored in the commit of a write, as in `Table.upsert`.
         options: `hoodie.*` options of writes.
@@ -420,7 +422,7 @@ def sql(
         Unsupported: The statement is not supported.
         TableExists: CREATE TABLE of an existing table.
     """
-    parsed = read_statement(statement, embedded=False)
+    parsed = read_statement(statement, params, embedded=False)
     from pyhudi.sql_engine.spark_session import SparkOperations, SparkStatementSession, run
 
     options = with_arguments(options, commit_metadata=commit_metadata)

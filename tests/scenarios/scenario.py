@@ -55,9 +55,15 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """A SQL statement."""
+    """A SQL statement.
+
+    Attributes:
+        text: The statement.
+        params: Values of its parameters.
+    """
 
     text: str
+    params: Sequence[Any] | Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,6 +241,10 @@ def sql(
         list[str] | None,
         typer.Option("--table", "-t", metavar="NAME=PATH", help="Register a table under a name; may be repeated."),
     ] = None,
+    params: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="Text for the parameter :NAME; may be repeated."),
+    ] = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
@@ -249,7 +253,8 @@ def sql(
     catalog = SessionCatalog()
     for name, path in parse_pairs(tables).items():
         catalog.register(name, path)
-    rows = run_sql(statement, catalog=catalog, storage_options=parse_pairs(storage), options=parse_pairs(options))
+    values = parse_pairs(params) if params else None
+    rows = run_sql(statement, values, catalog=catalog, storage_options=parse_pairs(storage), options=parse_pairs(options))
     if rows.num_columns:
         print_rows(rows, output)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -32,6 +32,7 @@ CATALOG = SessionCatalog()
 @checked
 def sql(
     statement: str,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
     tables: Mapping[str, Any] | None = None,
     catalog: SessionCatalog | None = None,
@@ -46,6 +47,7 @@ def sql(
     Args:
         statement: One statement in Spark SQL syntax: CREATE TABLE, INSERT, SELECT, UPDATE, DELETE, MERGE INTO, CALL,
             ALTER TABLE and other statements of Hudi.
+        params: Values of the parameters of the statement: a list for `?`, a dictionary for `:name` or `$name`.
         tables: Tables and rows of this statement by name, as in `SessionCatalog.register`.
         catalog: A `pyhudi.Catalog` that resolves table names; the one of the process by default. A table of a configured
             catalog has three parts, `lake.sales.trips`. A path needs no catalog: hudi.`/data/trips`.
@@ -67,9 +69,10 @@ def sql(
     Example:
         >>> rows = hp.sql("SELECT city, sum(fare) AS total FROM hudi.`/data/trips` GROUP BY city")
         >>> trips = hp.Table("/data/trips")
+        >>> some = hp.sql("SELECT * FROM trips WHERE city = :city", {"city": "sf"})
         >>> dear = hp.sql("SELECT * FROM trips JOIN names USING (city)", tables={"names": frame})
     """
-    parsed = read_statement(statement, embedded=True)
+    parsed = read_statement(statement, params, embedded=True)
     from pyhudi.sql_engine.duckdb_session import EmbeddedStatementSession, run
 
     own = SessionCatalog()

@@ -117,6 +117,11 @@ def parse_spark(
     return tree
 
 
+def without_quoted(statement: str) -> str:
+    """Return the statement with placeholders for quoted parts and blanks for comments, at the same positions."""
+    return _masked(statement)[0]
+
+
 def _masked(statement: str) -> tuple[str, dict[int, str]]:
     """The statement with placeholders for quoted parts and blanks for comments, and the decoded values by position."""
     pieces: list[str] = []

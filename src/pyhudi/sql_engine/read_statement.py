@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from pyhudi.errors import InvalidRequest
 from pyhudi.sql_engine.sql_ast import Statement
 
 
-def read_statement(text: str, *, embedded: bool) -> Statement:
+def read_statement(text: str, params: Sequence[Any] | Mapping[str, Any] | None = None, *, embedded: bool) -> Statement:
     """Parse a statement with `pyhudi.sql_engine.parser.parse`.
 
     Args:
         text: The statement.
+        params: Values of its parameters, see `pyhudi.sql_engine.parameters.bind`.
         embedded: True if DuckDB executes it, which must then be installed.
 
     Raises:
         InvalidRequest: A package is missing; the message names the extra.
     """
     require_packages(embedded=embedded)
+    from pyhudi.sql_engine.parameters import bind
     from pyhudi.sql_engine.parser import parse
 
-    return parse(text)
+    return parse(bind(text, params))
 
 
 def require_packages(*, embedded: bool) -> None:

@@ -83,11 +83,12 @@ class EmbeddedSql(Driver):
 
     def run(self, step: Step) -> Sequence[str] | None:
         assert isinstance(step, (Sql, Update, Merge, Delete))
-        self.query(self.text(statement(step, self.table)))
+        params = step.params if isinstance(step, Sql) else None
+        self.query(self.text(statement(step, self.table)), params)
         return None
 
-    def query(self, text: str) -> list[dict[str, Any]]:
-        return list(hp.sql(text, catalog=self._catalog).to_pylist())
+    def query(self, text: str, params: Any = None) -> list[dict[str, Any]]:
+        return list(hp.sql(text, params, catalog=self._catalog).to_pylist())
 
 
 def _json(value: Any) -> Any:

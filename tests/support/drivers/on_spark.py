@@ -72,12 +72,13 @@ class SparkSql(SparkDriver):
 
     def run(self, step: Step) -> Sequence[str] | None:
         assert isinstance(step, (Sql, Update, Merge, Delete))
-        self.query(self.text(statement(step, self.table)))
+        params = step.params if isinstance(step, Sql) else None
+        self.query(self.text(statement(step, self.table)), params)
         return None
 
-    def query(self, text: str) -> list[dict[str, Any]]:
+    def query(self, text: str, params: Any = None) -> list[dict[str, Any]]:
         options = _FEW_FILES if text.split()[0] in ("INSERT", "UPDATE", "DELETE", "MERGE") else None
-        return list(hs.sql(self.session, text, options=options).toArrow().to_pylist())
+        return list(hs.sql(self.session, text, params, options=options).toArrow().to_pylist())
 
     def close(self) -> None:
         hs.sql(self.session, "RESET")
