@@ -590,7 +590,7 @@ def test_rows_given_and_combined(spark: SparkSession, tmp_path: Path, monkeypatc
     assert (deleted.rows_in, deleted.rows_combined, deleted.rows_deleted) == (4, 1, 4)
     unknown = written(spark, tmp_path / "0", [("x", "sf", 1, 1.0), ("x", "sf", 2, 1.0), *rows], "delete")
     # Rows of unknown keys are no task's.
-    assert (unknown.rows_in, unknown.rows_combined) == (6, 2 if way == "few keys" else None)
+    assert (unknown.rows_in, unknown.rows_combined) == (6, 2)
 
 
 REFUSED: list[dict[str, object]] = [

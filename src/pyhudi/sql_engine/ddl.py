@@ -139,8 +139,11 @@ def result_row(result: WriteResult) -> pa.Table:
         {
             "operation": [result.operation],
             "instant": pa.array([result.instant], pa.string()),
+            "rows_in": [result.rows_in],
+            "rows_combined": [result.rows_combined],
             "rows_inserted": [result.rows_inserted],
             "rows_updated": [result.rows_updated],
+            "rows_unchanged": pa.array([result.rows_unchanged], pa.int64()),
             "rows_deleted": pa.array([result.rows_deleted], pa.int64()),
         }
     )

@@ -179,8 +179,14 @@ class FrameIncoming:
         """Return the numbers of rows given, and of rows dropped for another one of their key; None if not known."""
         return self._given, self._combined
 
-    def count_combined(self, dropped: int | None) -> None:
-        """Record how many rows were dropped for another one of their key; None if that is not known."""
+    def key_count(self) -> int:
+        """Number of different keys of the cached rows."""
+        columns = [RECORD_KEY] if self._request.global_keys else [RECORD_KEY, PARTITION_PATH]
+        with translated_errors(), spark_stage(self.session, "count keys"):
+            return self.rows.select(*columns).distinct().count()
+
+    def count_combined(self, dropped: int) -> None:
+        """Record how many rows were dropped for another one of their key."""
         self._combined = dropped
 
     def _collect_few_keys(self) -> dict[str, int] | None:

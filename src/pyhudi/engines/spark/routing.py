@@ -72,8 +72,12 @@ class ClusterRows(Protocol):
         """Number of rows before duplicates are combined."""
         ...
 
-    def count_combined(self, dropped: int | None) -> None:
-        """Record how many rows were dropped for another one of their key; None if that is not known."""
+    def key_count(self) -> int:
+        """Number of different keys of the rows."""
+        ...
+
+    def count_combined(self, dropped: int) -> None:
+        """Record how many rows were dropped for another one of their key."""
         ...
 
 

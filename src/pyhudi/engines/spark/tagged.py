@@ -257,7 +257,7 @@ class DistributedTagged:
             # The tasks have not received rows without a target, and those of keys in several file groups repeatedly.
             tagged = sum(self.update_counts.values()) + sum(self.insert_counts.values())
             is_exact = expected.total == tagged == self.incoming.given_count()
-            self.incoming.count_combined(dropped if is_exact else None)
+            self.incoming.count_combined(dropped if is_exact else self.incoming.given_count() - self.incoming.key_count())
         return statuses
 
 

@@ -127,7 +127,7 @@ class TableIngestion:
         if written.skipped:
             _LOG.info("%s: another instance of the job has committed the batch; continuing at its checkpoint", table.uri)
             return None
-        rows_written = written.rows_in - (written.rows_combined or 0)
+        rows_written = written.rows_in - written.rows_combined
         self.result = replace(
             self.result,
             batches=self.result.batches + 1,

@@ -121,7 +121,7 @@ class SparkBatch:
                 f"{table.context.env.now_ms()}L AS seen_ms",
             )
         )
-        errors.count += written.rows_in - (written.rows_combined or 0)
+        errors.count += written.rows_in - written.rows_combined
 
     def _divided(self, frame: DataFrame) -> tuple[SparkBatch, DataFrame]:
         cached = frame.persist()

@@ -27,12 +27,13 @@ class WriteResult(OperationResult):
         instant: Request time; None if there was nothing to commit.
         completion_time: Completion time; None if there was nothing to commit.
         rows_in: Rows given to the write.
-        rows_combined: Rows of `rows_in` that were dropped because another row of the write has their key. None if that
-            number is unknown: for many rows on Spark, if rows were left out because their key is unknown (deletes) or
-            known (inserts without duplicates), or if several file groups hold a key.
+        rows_combined: Rows of `rows_in` that were dropped because another row of the write has their key.
         rows_inserted: Rows inserted.
         rows_updated: Rows updated. In copy-on-write tables, rows that lost to newer records are not counted. Log files of
             merge-on-read tables are merged later, so updates that may lose are counted.
+        rows_unchanged: The other rows of `rows_in`: they lost to newer records, or their key is missing (deletes and partial
+            updates) or exists (inserts that skip existing keys). None if an upsert deleted records and the index is
+            global: a record that moves to another partition is deleted there, and inserted.
         rows_deleted: Rows deleted. If file groups were replaced (overwrites, deleted partitions), the number of records
             in them, from the footers of their base files. None if that number is unknown without reading rows, because
             replaced file groups have log files or there are more than 1,000 of them.
@@ -61,9 +62,10 @@ class WriteResult(OperationResult):
     instant: str | None
     completion_time: str | None
     rows_in: int = 0
-    rows_combined: int | None = 0
+    rows_combined: int = 0
     rows_inserted: int = 0
     rows_updated: int = 0
+    rows_unchanged: int | None = 0
     rows_deleted: int | None = 0
     file_groups_new: int = 0
     file_groups_rewritten: int = 0
@@ -84,12 +86,6 @@ class WriteResult(OperationResult):
     seconds: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
 
-    @property
-    def _combined_text(self) -> str:
-        if self.rows_combined is None:
-            return "an unknown number combined by key, "
-        return f"{self.rows_combined:,} combined by key, " if self.rows_combined else ""
-
     def __str__(self) -> str:
         if self.skipped:
             return f"{self.operation} (skipped: committed earlier)"
@@ -97,9 +93,11 @@ class WriteResult(OperationResult):
             return f"{self.operation} (nothing to commit)\n  reason        {self.reason}"
         lines = [
             f"{self.operation} {self.instant or '(nothing to commit)'}",
-            f"  rows          {self.rows_in:,} in, {self._combined_text}{self.rows_inserted:,} inserted, "
-            f"{self.rows_updated:,} updated, "
-            f"{'an unknown number' if self.rows_deleted is None else f'{self.rows_deleted:,}'} deleted",
+            f"  rows          {self.rows_in:,} in, "
+            + (f"{self.rows_combined:,} combined by key, " if self.rows_combined else "")
+            + f"{self.rows_inserted:,} inserted, {self.rows_updated:,} updated, "
+            + (f"{self.rows_unchanged:,} unchanged, " if self.rows_unchanged else "")
+            + f"{'an unknown number' if self.rows_deleted is None else f'{self.rows_deleted:,}'} deleted",
             f"  file groups   {self.file_groups_new:,} new, {self.file_groups_rewritten:,} rewritten, "
             f"{self.file_groups_replaced:,} replaced",
             f"  bytes         {self.bytes_written:,} written, {self.bytes_rewritten:,} of them by rewriting",

@@ -124,6 +124,7 @@ class Group:
             rows_combined=member.rows.num_rows - counts.rows,
             rows_inserted=counts.inserted,
             rows_updated=counts.updated,
+            rows_unchanged=max(counts.rows - counts.inserted - counts.updated - counts.deleted, 0),
             rows_deleted=counts.deleted,
             grouped=writes,
             seconds={**result.seconds, "wait": waited_ms / 1000},

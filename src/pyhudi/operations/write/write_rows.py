@@ -276,7 +276,7 @@ class Write:
         repeated: See `run_write`.
         stored_keys: The rows carry the generated keys of stored records.
         rows_in: Number of incoming rows; 0 if they were not counted.
-        rows_combined: Number of them that were dropped for another row of their key; None if unknown.
+        rows_combined: Number of them that were dropped for another row of their key.
         counts: Number of incoming rows by partition path, None if they were not counted.
         checked_on: Completed writes of the snapshot that passed the preconditions, None before.
         metadata_timeline: Timeline of the metadata table after the commit.
@@ -296,7 +296,7 @@ class Write:
     repeated: str | None
     stored_keys: bool = False
     rows_in: int = 0
-    rows_combined: int | None = 0
+    rows_combined: int = 0
     counts: Mapping[str, int] | None = None
     checked_on: tuple[Instant, ...] | None = None
     metadata_timeline: Timeline | None = None
@@ -419,8 +419,8 @@ class Write:
                 else:
                     all_stored = self.stored_keys and not self._is_computed
                     written = write_by_key(attempt, incoming, counts, replaced, all_stored=all_stored)
-            given, self.rows_combined = incoming.row_counts()
-            self.rows_in = given or 0
+            given, combined = incoming.row_counts()
+            self.rows_in, self.rows_combined = given or 0, combined or 0
             return self.completed(attempt, written, replaced)
 
     def _check_preconditions(self, snapshot: Snapshot) -> LoadedCommits | None:
@@ -504,11 +504,13 @@ class Write:
         result = write_result(done, written.statuses)
         lookup = written.lookup
         replaced_rows = count_replaced_rows(attempt.snapshot, replaced)
+        rows_in = self.rows_in or result.rows_in
         return replace(
             result,
+            rows_unchanged=self._count_unchanged(rows_in - self.rows_combined, result),
             rows_deleted=None if replaced_rows is None or result.rows_deleted is None else result.rows_deleted + replaced_rows,
             operation=str(self.shape.operation),
-            rows_in=self.rows_in or result.rows_in,
+            rows_in=rows_in,
             rows_combined=self.rows_combined,
             file_groups_replaced=len(file_group_pairs(replaced)),
             index=None if lookup is None else str(self.settings.index.index_type),
@@ -517,6 +519,14 @@ class Write:
             schema_changes=self.schemas.changes,
             seconds=self.phases.seconds,
         )
+
+    def _count_unchanged(self, rows: int, result: WriteResult) -> int | None:
+        """Return the number of rows that changed nothing; None if records may have moved to another partition."""
+        deleted = result.rows_deleted or 0
+        if deleted and self.shape.moves_records and not self.shape.deletes:
+            return None
+        # A key that several file groups hold counts in each.
+        return max(rows - result.rows_inserted - result.rows_updated - deleted, 0)
 
     def columns_after(self, snapshot: Snapshot, transaction: Transaction) -> WrittenColumns | None:
         """Return the columns of the write with ids, if the table resolves columns by id."""
