@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar, Self
 
+from pyhudi.errors import CorruptData
 from pyhudi.format.avro.container import DEFAULT_SYNC, check_type, decode_datum, decode_document, encode_container
 from pyhudi.format.avro.schema import Schema, parse_schema
 
@@ -39,3 +41,13 @@ class Document:
     def decode_bare(cls, data: bytes | memoryview) -> Self:
         """Decode a value without a container, written with exactly this schema. Raises CorruptData."""
         return check_type(decode_datum(parse_schema(cls.SCHEMA.text), data, cls.SCHEMA), cls)
+
+
+def check_distinct_groups(description: str, groups: Iterable[tuple[str | None, str | None]]) -> None:
+    """Raise CorruptData if a plan has a file group (partition path, file id) twice, which would rewrite it each time."""
+    known: set[tuple[str, str]] = set()
+    for partition, file_id in groups:
+        group = (partition or "", file_id or "")
+        if group in known:
+            raise CorruptData(f"{description} has a file group twice", found="/".join(group))
+        known.add(group)

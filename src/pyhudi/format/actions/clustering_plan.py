@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pyhudi.format.actions.avro_document import check_distinct_groups
 from pyhudi.format.avro.nodes import BOOLEAN, DOUBLE, STRING, array_node, map_node, nullable, optional, record, version_field
 from pyhudi.options import service_options
 
@@ -74,6 +75,9 @@ class ClusteringPlan:
 
     Attributes:
         preserve_hoodie_metadata: Rows keep their commit times, as in every clustering.
+
+    Raises:
+        CorruptData: Two slices have the same file group.
     """
 
     input_groups: tuple[ClusteringGroup, ...] | None = ()
@@ -82,6 +86,10 @@ class ClusteringPlan:
     version: int | None = 1
     preserve_hoodie_metadata: bool | None = True
     missing_schedule_partitions: tuple[str, ...] | None = ()
+
+    def __post_init__(self) -> None:
+        slices = (slice_ for group in self.input_groups or () for slice_ in group.slices or ())
+        check_distinct_groups("a clustering plan", ((slice_.partition_path, slice_.file_id) for slice_ in slices))
 
 
 _SLICE = record(

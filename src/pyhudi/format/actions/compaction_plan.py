@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyhudi.format.actions.avro_document import Document
+from pyhudi.format.actions.avro_document import Document, check_distinct_groups
 from pyhudi.format.avro.nodes import (
     BOOLEAN,
     DOUBLE,
@@ -66,6 +66,9 @@ class CompactionPlan(Document):
     Attributes:
         version: 2, never null.
         preserve_hoodie_metadata: True for a log compaction.
+
+    Raises:
+        CorruptData: Two operations have the same file group.
     """
 
     operations: tuple[CompactionOperation, ...] | None = ()
@@ -74,6 +77,11 @@ class CompactionPlan(Document):
     strategy: CompactionStrategy | None = None
     preserve_hoodie_metadata: bool | None = False
     missing_schedule_partitions: tuple[str, ...] | None = ()
+
+    def __post_init__(self) -> None:
+        check_distinct_groups(
+            "a compaction plan", ((operation.partition_path, operation.file_id) for operation in self.operations or ())
+        )
 
 
 _OPERATION = record(

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.metadata_table.codecs.metadata_partitions import RECORD_INDEX, format_section, parse_file_group
 from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, decode_distinct_locations
 from pyhudi.metadata_table.indexes.index_validation import MAX_EXAMPLES, CheckedTable, IndexFindings, some_keys
@@ -210,6 +211,9 @@ def _keys_of(reader: ReadSpec, numbered: Iterable[tuple[int, FileSlice]]) -> Ite
     for number, slice_ in numbered:
         first_row = 0
         for keys in read_live_keys(reader, slice_):
+            if keys.null_count:
+                where = f"file group {slice_.file_id} in partition {slice_.partition!r}"
+                raise CorruptData(f"{keys.null_count} rows of {where} have no {RECORD_KEY}")
             slices = pa.array(np.full(len(keys), number, dtype=np.int32))
             rows = pa.array(np.arange(first_row, first_row + len(keys)))
             held.append(pa.RecordBatch.from_arrays([keys, slices, rows], schema=_STORED_SCHEMA))

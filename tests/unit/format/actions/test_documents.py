@@ -361,3 +361,15 @@ def test_garbage_in_the_history(action: Action, data: bytes) -> None:
         with pytest.raises(HudiError) as caught:
             decode(action, data)
         assert isinstance(caught.value, CorruptData)
+
+
+def test_plans_with_a_repeated_file_group_are_refused() -> None:
+    plan = CompactionPlan((CompactionOperation(T, (LOG,), None, "f-0", "0"), CompactionOperation(T, (LOG,), None, "f-1", "0")))
+    with pytest.raises(CorruptData, match="compaction plan has a file group twice"):
+        CompactionPlan.decode(plan.encode().replace(b"f-1", b"f-0"))
+    slices = (SliceInfo(file_id="f-0", partition_path="0"), SliceInfo(file_id="f-0", partition_path="0"))
+    with pytest.raises(CorruptData, match="clustering plan has a file group twice"):
+        ClusteringPlan((ClusteringGroup(slices),))
+    assert (
+        len(ClusteringPlan((ClusteringGroup((slices[0], SliceInfo(file_id="f-0", partition_path="1"))),)).input_groups or ()) == 1
+    )
