@@ -45,5 +45,12 @@ def check_admitted(location: Location, table: StorageSpec, description: str) -> 
         )
 
 
+def check_source(uri: str, table: StorageSpec, description: str) -> None:
+    """Check the URI of a file that holds rows of the table, as `check_same_store` and, with `link_roots`, `check_admitted`."""
+    location = check_same_store(uri, table, description)
+    if location.scheme == "file" and "link_roots" in dict(table.options):
+        check_admitted(location, table, description)
+
+
 def _store(location: Location) -> str:
     return Location(location.scheme, location.authority, "").key

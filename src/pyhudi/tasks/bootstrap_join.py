@@ -23,7 +23,7 @@ from pyhudi.records.stored_rows import in_table_columns
 from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
-from pyhudi.storage.outside_names import check_same_store
+from pyhudi.storage.outside_names import check_source
 from pyhudi.table.bootstrap_sources import BootstrapSources
 from pyhudi.tasks.base_file_reader import OpenFile, open_base_file
 from pyhudi.tasks.incoming_layout import rows_without_columns
@@ -126,7 +126,7 @@ def open_source(table: StorageSpec, source: SourceFile) -> Iterator[OpenFile]:
 
 def _source_storage(table: StorageSpec, source: SourceFile) -> Storage:
     """The folder of a source file, opened with the options of the table."""
-    check_same_store(source.uri, table, "a bootstrap source")
+    check_source(source.uri, table, "a bootstrap source")
     return open_storage(StorageSpec(parent_folder(source.uri), table.options))
 
 

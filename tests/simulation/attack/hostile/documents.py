@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyhudi.errors import HudiError
 from pyhudi.format.avro.container import decode_container, decode_datum, encode_container, encode_datum
 from pyhudi.format.avro.nodes import Branch
 from pyhudi.format.avro.schema import parse_schema
@@ -326,21 +325,25 @@ def _block_bytes(block: LogBlock, tree: Tree) -> bytes:
     return bytes(tree)
 
 
-def _cells(data: bytes, schema: str) -> Tree:
-    parsed = parse_schema(schema)
+def _cells(data: bytes, schema: str | None) -> Tree:
+    """Keys and values. schema: that of the values, which are documents of their own without it."""
+    parsed = None if schema is None else parse_schema(schema)
     cells: list[Tree] = []
     for batch in open_hfile_bytes(data).scan():
         for row in batch.to_pylist():
-            value = decode_datum(parsed, row["value"]) if row["value"] and len(cells) < ROWS else row["value"]
+            is_shown = parsed is not None and row["value"] and len(cells) < ROWS
+            value = decode_datum(parsed, row["value"]) if is_shown else row["value"]
             cells.append({"key": row["key"].decode("latin-1"), "value": value})
     return cells
 
 
-def _cell_bytes(tree: Tree, schema: str) -> bytes:
-    parsed = parse_schema(schema)
+def _cell_bytes(tree: Tree, schema: str | None) -> bytes:
+    parsed = None if schema is None else parse_schema(schema)
     cells: dict[bytes, bytes] = {}
     for cell in tree:
-        value = cell["value"] if isinstance(cell["value"], bytes) else encode_datum(parsed, cell["value"])
+        value = cell["value"]
+        if parsed is not None and not isinstance(value, bytes):
+            value = encode_datum(parsed, value)
         cells[cell["key"].encode("latin-1", "replace")] = value
     keys = sorted(cells)
     return encode_hfile([(pa.array(keys, pa.binary()), pa.array([cells[key] for key in keys], pa.binary()))], HFileOptions())
@@ -367,9 +370,8 @@ def _hfile(origin: str, data: bytes) -> list[Document]:
         start = view[:8] + encode_varint(len(body)) + body
         return data[:-TRAILER_BYTES] + start + bytes(TRAILER_BYTES - len(start) - 4) + view[-4:]
 
-    infos: list[Document] = [Document(f"{origin}hfile trailer", numbers, encode_trailer)]
-    try:
-        cells = _cells(data, RECORD_SCHEMA)
-    except HudiError:
-        return infos
-    return [*infos, Document(f"{origin}hfile", cells, lambda tree: _cell_bytes(tree, RECORD_SCHEMA))]
+    schema = RECORD_SCHEMA if origin else None
+    return [
+        Document(f"{origin}hfile trailer", numbers, encode_trailer),
+        Document(f"{origin}hfile", _cells(data, schema), lambda tree: _cell_bytes(tree, schema)),
+    ]

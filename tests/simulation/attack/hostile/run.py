@@ -184,11 +184,13 @@ class Runner:
             if others and other.kind != _LINKS and target.kind != _LINKS:
                 labels.append(self._attack(chance, other, chance.choice(others)[1]))
         following = FOLLOWING.get(state, ())
-        every = list(OPERATIONS if chance.random() < 0.75 else COMMANDS)
+        every = list(OPERATIONS if chance.random() < 0.75 or state == subjects.BOOTSTRAPPED else COMMANDS)
         operation = chance.choice(following if following and chance.random() < 0.5 else every)
         # By default reads follow links, as Hudi's do; with roots for links they do not.
         follows_links = target.kind == _LINKS and (operation in COMMANDS or chance.random() < 0.5)
         storage_options = {} if follows_links or target.kind != _LINKS else LINKS_REFUSED
+        if state == subjects.BOOTSTRAPPED:
+            storage_options = {"link_roots": str(subjects.source_folder(self.folder))}
         options = {"hoodie.metadata.enable": False} if chance.random() < 0.3 else {}
         case = f"{state}: {'; '.join(labels)}: {operation} {options or ''}"
         result = wrong = ""

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from pyhudi import Table
+from pyhudi import Table, bootstrap
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import ReplayEnvironment
 
@@ -112,6 +113,8 @@ def _marker_list(path: Path) -> None:
     (folder / "MARKERS.type").write_text("TIMELINE_SERVER_BASED")
 
 
+BOOTSTRAPPED = "bootstrapped"
+"""A table whose rows are stored in Parquet files next to it, in the folder `source`."""
 STATES = (
     "cow",
     "cow dead write",
@@ -123,6 +126,7 @@ STATES = (
     "mor clean",
     "mor restore",
     "mor index build",
+    BOOTSTRAPPED,
 )
 
 
@@ -133,6 +137,7 @@ def build(folder: Path) -> None:
         for kind in ("cow", "mor"):
             builder = _Builder(folder / "tables" / name, kind, note, places)
             (_build_cow if kind == "cow" else _build_mor)(builder)
+        _bootstrap(places[BOOTSTRAPPED], source_folder(folder), note)
     shutil.rmtree(folder / "tables")
 
 
@@ -183,6 +188,21 @@ def _build_mor(builder: _Builder) -> None:
     builder.upsert(range(6, 9), 250)
     kept = next(iter(table.tags().values()))
     builder.keep_pending("mor restore", lambda: table.restore(kept))
+
+
+def source_folder(folder: Path) -> Path:
+    """The files over which a table is bootstrapped."""
+    return folder / "source"
+
+
+def _bootstrap(place: Path, source: Path, note: str) -> None:
+    for city in ("rome", "oslo"):
+        (source / f"city={city}").mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows(range(10), 1, "inside").drop(["city"]), source / f"city={city}" / "a.parquet")
+    environment = ReplayEnvironment(6, NOW_MS - 10**8)
+    bootstrap(source, place, record_key="id", partition_by="city", ordering="ts", environment=environment)
+    environment.advance_ms(60_000)
+    Table(place, environment=environment).upsert(rows(range(2), 900, note))
 
 
 def content(folder: Path) -> dict[str, bytes]:
