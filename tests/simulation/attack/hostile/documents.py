@@ -331,8 +331,9 @@ def _cells(data: bytes, schema: str | None) -> Tree:
     cells: list[Tree] = []
     for batch in open_hfile_bytes(data).scan():
         for row in batch.to_pylist():
-            is_shown = parsed is not None and row["value"] and len(cells) < ROWS
-            value = decode_datum(parsed, row["value"]) if is_shown else row["value"]
+            value = row["value"]
+            if parsed is not None and value and len(cells) < ROWS:
+                value = decode_datum(parsed, value)
             cells.append({"key": row["key"].decode("latin-1"), "value": value})
     return cells
 

@@ -198,7 +198,7 @@ def source_folder(folder: Path) -> Path:
 def _bootstrap(place: Path, source: Path, note: str) -> None:
     for city in ("rome", "oslo"):
         (source / f"city={city}").mkdir(parents=True, exist_ok=True)
-        pq.write_table(rows(range(10), 1, "inside").drop(["city"]), source / f"city={city}" / "a.parquet")
+        pq.write_table(rows(range(10), 1, "inside").drop_columns(["city"]), source / f"city={city}" / "a.parquet")
     environment = ReplayEnvironment(6, NOW_MS - 10**8)
     bootstrap(source, place, record_key="id", partition_by="city", ordering="ts", environment=environment)
     environment.advance_ms(60_000)
