@@ -384,7 +384,7 @@ def call(
     if table is not None:
         path, storage_options = resolve_location(table, storage_options)
         path = table_location(spark, table) if path == table else path
-    rows = procedures.call(procedure, path=path, storage_options=storage_options, spark=spark, **arguments)
+    rows = procedures.call(procedure, path=path, storage_options=storage_options, spark=spark, name=table, **arguments)
     return spark.createDataFrame(rows)
 
 

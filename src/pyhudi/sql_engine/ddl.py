@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from pyhudi.options.sync_options import READ_OPTIMIZED_PROPERTY
 from pyhudi.sql_engine import index_statements, show_statements, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, StatementOptions, View, merged_options
+from pyhudi.sql_engine.sql_catalog import is_same_location
 from pyhudi.sql_engine.views import view_of
 
 __all__ = ["RUN", "StatementSession", "called", "check_options", "result_row"]
@@ -149,24 +151,44 @@ def result_row(result: WriteResult) -> pa.Table:
     )
 
 
-def called(
-    session: StatementSession, statement: S.CallProcedure
-) -> tuple[str | None, Mapping[str, str] | None, dict[str, S.Value]]:
-    """Path (None if not passed) and storage options of the table that a procedure is called on, and the other arguments."""
+@dataclass(frozen=True, slots=True)
+class CalledProcedure:
+    """Arguments of CALL.
+
+    Attributes:
+        path: Location of the table; None if it was not passed.
+        storage_options: Storage options of the table.
+        name: Name of the table; None if the call has its path.
+        arguments: The other arguments.
+    """
+
+    path: str | None
+    storage_options: Mapping[str, str] | None = field(repr=False)
+    name: str | None
+    arguments: dict[str, S.Value]
+
+
+def called(session: StatementSession, statement: S.CallProcedure) -> CalledProcedure:
+    """Resolve the table that a procedure is called on.
+
+    Raises:
+        InvalidRequest: `table` and `path` are different tables.
+    """
     arguments = table_statements.call_arguments(statement)
     named = table_statements.called_table(arguments)
     path = arguments.pop("path", None)
-    storage_options = session.storage_options
-    if named is not None:
-        second = features.load("procedures", "CALL").second_table(statement.procedure)
-        if path is not None and second is None:
-            raise InvalidRequest(f"CALL {statement.procedure} takes either table => or path =>")
-        if path is not None and second is not None:
-            arguments[second] = path
-        storage = session.table(named).context.storage
-        path, storage_options = storage.uri, dict(storage.spec().options)
     arguments.pop("table", None)
-    return None if path is None else str(path), storage_options, arguments
+    if named is None:
+        return CalledProcedure(None if path is None else str(path), session.storage_options, None, arguments)
+    storage = session.table(named).context.storage
+    if path is not None:
+        second = features.load("procedures", "CALL").second_table(statement.procedure)
+        if second is not None:
+            arguments[second] = path
+        elif not is_same_location(str(path), storage.uri):
+            raise InvalidRequest(f"CALL {statement.procedure}: table => {named} is at {storage.uri}, not at path => {path}")
+    name = None if named.path is not None else str(named)
+    return CalledProcedure(storage.uri, dict(storage.spec().options), name, arguments)
 
 
 def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult | None:

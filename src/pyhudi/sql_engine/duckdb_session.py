@@ -532,9 +532,14 @@ def _show_databases(session: EmbeddedStatementSession, statement: S.ShowDatabase
 
 
 def _call(session: EmbeddedStatementSession, statement: S.CallProcedure) -> pa.Table:
-    path, storage_options, arguments = called(session, statement)
+    call = called(session, statement)
     rows: pa.Table = features.load("procedures", "CALL").call(
-        statement.procedure, path=path, storage_options=storage_options, session_options=session.options, **arguments
+        statement.procedure,
+        path=call.path,
+        storage_options=call.storage_options,
+        session_options=session.options,
+        name=call.name,
+        **call.arguments,
     )
     return rows
 

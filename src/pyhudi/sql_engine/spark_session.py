@@ -452,16 +452,17 @@ def _show_databases(session: SparkStatementSession, statement: S.ShowDatabases) 
 
 
 def _call(session: SparkStatementSession, statement: S.CallProcedure) -> DataFrame:
-    path, storage_options, arguments = called(session, statement)
-    if path is None and statement.procedure.lower() != "help":
+    call = called(session, statement)
+    if call.path is None and statement.procedure.lower() != "help":
         raise InvalidRequest(f"CALL {statement.procedure} needs table => name, or path => '/path'")
     rows = features.load("procedures", "CALL").call(
         statement.procedure,
-        path=path,
-        storage_options=storage_options,
+        path=call.path,
+        storage_options=call.storage_options,
         spark=session.spark,
         session_options=session.options,
-        **arguments,
+        name=call.name,
+        **call.arguments,
     )
     return session.spark.createDataFrame(rows)
 

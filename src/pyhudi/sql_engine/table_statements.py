@@ -640,15 +640,14 @@ def list_partitions(table: Table, statement: S.ShowPartitions) -> pa.Table:
 
 
 def call_arguments(statement: S.CallProcedure) -> dict[str, S.Value]:
-    """Arguments of CALL by name. Unnamed arguments are assigned in the procedure's order, the table first.
+    """Arguments of CALL by name. Unnamed arguments are assigned in the procedure's order.
 
     Raises:
         InvalidRequest: There are too many arguments, or a name occurs twice.
     """
-    procedure = features.load("procedures", "CALL").PROCEDURES.get(statement.procedure.lower())
-    if procedure is None:
+    order = features.load("procedures", "CALL").positions(statement.procedure)
+    if order is None:
         return dict(statement.arguments)
-    order = ["table", *(parameter.name for parameter in procedure.parameters)]
     if len(statement.positional) > len(order):
         raise InvalidRequest(f"CALL {statement.procedure} takes at most {len(order)} arguments: {', '.join(order)}")
     given = [*zip(order, statement.positional, strict=False), *statement.arguments]

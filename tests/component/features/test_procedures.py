@@ -16,6 +16,7 @@ from pyhudi.features import procedures
 from pyhudi.format.actions.clean_metadata import CleanMetadata
 from pyhudi.format.instants import Action
 from pyhudi.table.listing import DirectoryListing
+from tests.support.hudi_dead_writes import SERVICES_ARE_DEAD
 
 
 @pytest.fixture
@@ -57,9 +58,9 @@ def test_wrong_calls(path: str, name: str, arguments: dict[str, Any], message: s
     ("name", "arguments"),
     [
         ("run_clustering", {"predicate": "part = 'a'"}),
-        ("create_metadata_table", {}),
         ("Repair_Deduplicate", {}),
-        ("show_fs_path_detail", {"is_sub": True}),
+        ("repair_clustering_plan", {"instant": "1"}),
+        ("restore_to_instant", {"instant_time": "1", "enable_consistency_guard": True}),
         ("run_clean", {"skip_locking": True}),
         ("run_clean", {"schedule_in_line": False}),
         ("run_ttl", {"ttl_policy": "KEEP_BY_CREATION_TIME"}),
@@ -85,6 +86,123 @@ def test_partitions_of_a_clustering_and_of_file_sizes(tmp_path: Path) -> None:
     sizes = procedures.call("stats_file_sizes", path=table.uri)
     assert procedures.call("stats_file_sizes", path=table.uri, partition_path="/*").equals(sizes)
     assert procedures.call("stats_file_sizes", path=table.uri, partition_path="/a")["num_files"].to_pylist() == [1, 1, 1, 3]
+
+
+def test_metadata_table_is_created_and_opened(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", record_key="id", options={"hoodie.metadata.enable": False})
+    table.insert({"id": [1, 2], "v": [3, 9]}, options={"hoodie.metadata.enable": False})
+    with pytest.raises(TableState, match="no metadata table"):
+        procedures.call("init_metadata_table", path=table.uri)
+    (created,) = procedures.call("create_metadata_table", path=table.uri)["result"].to_pylist()
+    assert created.startswith("Created Metadata Table in ")
+    with pytest.raises(InvalidRequest, match="has a metadata table"):
+        procedures.call("create_metadata_table", path=table.uri)
+    (opened,) = procedures.call("init_metadata_table", path=table.uri, read_only=True)["result"].to_pylist()
+    assert opened.startswith("Opened Metadata Table in ")
+    (row,) = procedures.call("show_metadata_column_stats_overlap", path=table.uri, targetColumns="v").to_pylist()
+    assert list(row.values()) == ["", "v", 1.0, 1, 1, 1, 1, 1, 1, 2]
+
+
+def test_statistics_are_those_of_current_files(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="part")
+    for v in (1, 5):
+        table.upsert(
+            {"id": [1, 2], "v": [v, v + 2], "part": ["a", "b"]}, options={"hoodie.metadata.index.column.stats.enable": True}
+        )
+    stats = procedures.call("show_metadata_table_column_stats", path=table.uri, targetColumns="v", partition="a")
+    assert [(row["min_value"], row["max_value"]) for row in stats.to_pylist()] == [("5", "5")]
+    table.insert({"id": [3], "v": [6], "part": ["a"]}, options={"hoodie.parquet.small.file.limit": 0})
+    rows = procedures.call("show_metadata_column_stats_overlap", path=table.uri, targetColumns="v").to_pylist()
+    assert [(row["Partition path"], row["Maximum file overlap"], row["Total file number"]) for row in rows] == [
+        ("a", 1, 2),
+        ("b", 1, 1),
+    ]
+
+
+def test_folders_of_a_table(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="part")
+    table.insert({"id": [1, 2], "part": ["a", "b"]})
+    (whole,) = procedures.call("show_fs_path_detail", path=table.uri).to_pylist()
+    entries = procedures.call("show_fs_path_detail", path=table.uri, is_sub=True, sort=False).to_pylist()
+    assert {row["storage_path"].rpartition("/")[2] for row in entries} == {".hoodie", "a", "b"}
+    assert sum(row["file_num"] for row in entries) == whole["file_num"] and entries[0]["file_num"] >= entries[-1]["file_num"]
+    assert whole["storage_size"] == sum(row["storage_size"] for row in entries) == whole["quota"]
+
+
+def test_timeline_with_a_rollback(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", record_key="id")
+    first, second = (str(table.insert({"id": [number]}).instant) for number in (1, 2))
+    table.rollback(second)
+    rows = procedures.call("show_timeline", path=table.uri).to_pylist()
+    assert [(row["action"], row["state"]) for row in rows] == [("rollback", "COMPLETED"), ("commit", "COMPLETED")]
+    assert [row["rollback_info"] for row in rows] == [f"Rolled back: {second}", None]
+    assert all(len(rows[1][name]) == len("12-31 23:59:59") for name in ("requested_time", "inflight_time", "completed_time"))
+    assert procedures.call("show_timeline", path=table.uri, endTime=first).num_rows == 1
+    assert procedures.call("show_rollbacks", path=table.uri, instant_time=second).num_rows == 1
+    assert procedures.call("show_rollbacks", path=table.uri, instant_time=first).num_rows == 0
+
+
+def test_restore_to_an_instant_with_an_audit(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", record_key="id")
+    first = table.insert({"id": [1]}).instant
+    table.insert({"id": [2]})
+    call: Any = partial(procedures.call, "restore_to_instant", path=table.uri)
+    for wrong in ({}, {"audit_only": True}, {"instant_time": first, "start_restore_time": "1"}):
+        with pytest.raises(InvalidRequest, match="restore_to_instant"):
+            call(**wrong)
+    (row,) = call(instant_time=first, audit_post_restore=True).to_pylist()
+    assert (row["restore_result"], row["instants_rolled_back"], row["audit_result"]) == (True, 1, "PASSED")
+    (audit,) = call(audit_only=True, start_restore_time=row["start_restore_time"])["audit_result"].to_pylist()
+    assert audit == "PASSED" and table.scan().to_arrow()["id"].to_pylist() == [1]
+
+
+def test_stale_instants(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", record_key="id", table_type="mor")
+    table.upsert({"id": [1]})
+    table.upsert({"id": [1]})
+    planned = table.schedule_compaction().planned
+    timeline = Path(table.uri.removeprefix("file:")) / ".hoodie" / "timeline"
+    for name in ("20200101000000000.deltacommit.requested", "20200101000000000.deltacommit.inflight"):
+        (timeline / name).write_bytes(b"")
+    pending = procedures.call("show_inflight_commits", path=table.uri).to_pylist()
+    assert [(row["instant_time"], row["action"], row["state"]) for row in pending] == [
+        ("20200101000000000", "deltacommit", "INFLIGHT"),
+        (planned, "compaction", "REQUESTED"),
+    ]
+    assert procedures.call("show_inflight_commits", path=table.uri, min_age_minutes=60).num_rows == 1
+    call: Any = partial(procedures.call, "cleanup_stale_inflight_commits", path=table.uri)
+    assert call().num_rows == 0
+    (row,) = call(include_ingestion_commits=True, dry_run=True).to_pylist()
+    assert row["rollback_status"] is None
+    (row,) = call(include_ingestion_commits=True).to_pylist()
+    assert (row["instant_time"], row["rollback_status"]) == ("20200101000000000", True)
+    with pytest.raises(hp.InstantNotFound, match="no run of a compaction"):
+        procedures.call("run_rollback_inflight_tableservice", path=table.uri, pending_instant=planned)
+    (timeline / f"{planned}.compaction.inflight").write_bytes(b"")
+    rollback: Any = partial(procedures.call, "run_rollback_inflight_tableservice", path=table.uri, pending_instant=planned)
+    with pytest.raises(TableState, match="is alive"):
+        rollback()
+    (row,) = rollback(delete_request_instant_file=True, session_options=SERVICES_ARE_DEAD).to_pylist()
+    assert row["instant"] == planned and not table.timeline().pending()
+
+
+def test_archived_timeline_is_compacted(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", record_key="id")
+    assert procedures.call("run_timeline_compaction", path=table.uri).num_rows == 1
+    options = "hoodie.keep.min.commits=2,hoodie.keep.max.commits=3,hoodie.clean.commits.retained=1"
+    for number in range(6):
+        table.insert({"id": [number]}, options={"hoodie.metadata.enable": False})
+    assert procedures.call("archive_commits", path=table.uri, options=options)["result"].to_pylist() == [0]
+    assert procedures.call("show_archived_commits", path=table.uri, end_ts="9").num_rows == 4
+    (row,) = procedures.call("run_timeline_compaction", path=table.uri).to_pylist()
+    assert len(row["start_compaction_time"]) == 17
+
+
+def test_arguments_by_position_are_those_of_hudi() -> None:
+    assert (procedures.positions("run_compaction") or ())[:3] == ("op", "table", "path")
+    assert (procedures.positions("show_invalid_parquet") or ())[0] == "path"
+    assert procedures.positions("Show_Commits") == ("table", "limit")
+    assert procedures.positions("help") == ("cmd",) and procedures.positions("nope") is None
 
 
 @pytest.mark.parametrize(("table_type", "service"), [("cow", "clustering"), ("mor", "compaction")])

@@ -25,6 +25,7 @@ from pyhudi.features.procedures import (
     bootstrap_procedures,
     file_procedures,
     lock_procedures,
+    pending_procedures,
     repair_procedures,
     service_procedures,
     table_procedures,
@@ -36,14 +37,15 @@ from pyhudi.records.filters.arrow_expressions import row_filter
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.table.snapshot import retry_on_stale_files
 
-__all__ = ["NAMES", "PROCEDURES", "call", "describe", "second_table"]
+__all__ = ["NAMES", "PROCEDURES", "call", "describe", "positions", "second_table"]
 
 _FILTER = "filter"
-_HELP = "help"
+_HELP, _COMMAND = "help", "cmd"
 
 PROCEDURES: Mapping[str, Procedure] = MappingProxyType(
     procedures_in(
         timeline_procedures,
+        pending_procedures,
         service_procedures,
         file_procedures,
         view_procedures,
@@ -67,6 +69,7 @@ def call(
     storage_options: Mapping[str, str] | None = None,
     spark: Any = None,
     session_options: Mapping[str, object] | None = None,
+    name: str | None = None,
     **arguments: object,
 ) -> pa.Table:
     """Run a procedure on a table. The result has the columns, types and order of Hudi's.
@@ -77,6 +80,7 @@ def call(
         storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
         spark: Session that runs the tasks of compactions and clusterings; None for this process.
         session_options: `hoodie.*` options that arguments of the procedure override, such as those of SET.
+        name: Name of the table, which some results repeat; None to repeat the path.
         arguments: Arguments of the procedure. `filter`, SQL text on the columns of the result, works for each of them.
 
     Returns:
@@ -96,10 +100,22 @@ def call(
     checked = definition.check(arguments)
     keep = None if condition in (None, "") else row_filter(parse_filter(str(condition)), definition.output)
     table = None if definition.creates_table else Table(path, storage_options, session_options)
-    request = ProcedureCall(os.fspath(path), storage_options, table, checked, spark, session_options)
+    request = ProcedureCall(os.fspath(path), storage_options, table, checked, spark, session_options, name)
     run = retry_on_stale_files(definition.run) if definition.is_read_only else definition.run
     result = run(request)
     return result if keep is None else keep.select(result)
+
+
+def positions(procedure: str) -> tuple[str, ...] | None:
+    """Return the names of a procedure's arguments by position; None if it does not exist.
+
+    Args:
+        procedure: Name of a procedure.
+    """
+    if procedure.strip().lower() == _HELP:
+        return (_COMMAND,)
+    definition = PROCEDURES.get(procedure.strip().lower())
+    return None if definition is None else definition.positions
 
 
 def second_table(procedure: str) -> str | None:
@@ -137,22 +153,18 @@ def describe(procedure: str) -> str:
 
 def _help(arguments: Mapping[str, object]) -> pa.Table:
     """All procedures with their summaries, or the description of the procedure `cmd`."""
-    unknown = sorted(set(arguments) - {"cmd"})
+    unknown = sorted(set(arguments) - {_COMMAND})
     if unknown:
-        raise InvalidRequest(f"procedure {_HELP} has no argument {unknown[0]!r}; it takes cmd")
-    command = arguments.get("cmd")
+        raise InvalidRequest(f"procedure {_HELP} has no argument {unknown[0]!r}; it takes {_COMMAND}")
+    command = arguments.get(_COMMAND)
     text = "\n".join(f"{name}: {PROCEDURES[name].summary}" for name in NAMES) if command is None else describe(str(command))
     return pa.table({"result": [text]}, schema=schema("result string"))
 
 
 _UNAVAILABLE = {
-    "create_metadata_table": "the next write builds the metadata table; write options name its indexes",
-    "init_metadata_table": "the next write builds the metadata table",
-    "show_fs_path_detail": "use Table.inspect.files and Table.inspect.sizes",
-    "show_metadata_column_stats_overlap": "use show_metadata_table_column_stats",
+    "repair_clustering_plan": "call Table.unschedule_clustering, and schedule the clustering again",
     "repair_deduplicate": "Table.validate finds duplicate keys; delete their rows and insert one of each",
     "repair_migrate_partition_meta": "both forms of partition metadata are read",
-    "run_rollback_inflight_tableservice": "use Table.rollback",
     "hdfs_parquet_import": "use run_bootstrap",
     "sync_validate": "hive_sync brings the catalog up to date",
 }

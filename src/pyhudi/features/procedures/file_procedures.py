@@ -17,6 +17,7 @@ from pyhudi.format.log.data_blocks import decode_content
 from pyhudi.format.log.delete_blocks import decode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
 from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.paths import parent_folder
 from pyhudi.metadata_table.reader.index_lookups import find_partitions, scan_files
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.storage.base import FileInfo, Storage
@@ -64,6 +65,47 @@ def stats_file_sizes(call: ProcedureCall) -> Rows:
     yield _distribution("ALL", [size for group in sizes.values() for size in group])
 
 
+@procedure(
+    "path, is_sub boolean = false, sort boolean = true, limit int = 100",
+    "path_num bigint, file_num bigint, storage_size bigint, storage_size(unit) string, storage_path string, "
+    "space_consumed bigint, quota bigint, space_quota bigint",
+)
+def show_fs_path_detail(call: ProcedureCall) -> Rows:
+    """Folders, files and bytes of the table's folder, or of each entry in it with `is_sub`, largest first.
+
+    sort: by bytes, otherwise by the number of files. As in Hudi, `space_consumed` is the quota of the folder and `quota`
+    the space it consumes; without quotas, -1.
+    """
+    storage = call.table.context.storage
+    top = storage.list("")
+    entries: list[tuple[str, list[FileInfo]]] = [("", [*storage.walk("")])]
+    if call.flag("is_sub"):
+        entries = [(folder, [*storage.walk(folder)]) for folder in top.folders]
+        entries += [(file.path, [file]) for file in top.files]
+    rows = []
+    for path, files in entries:
+        is_file = [file.path for file in files] == [path]
+        folders = {*(parent_folder(file.path) for file in files)}
+        folders |= {parent_folder(path) for folder in list(folders) for path in _above(folder)}
+        inside = sum(1 for folder in folders if folder == path or folder.startswith(f"{path}/" if path else ""))
+        size = sum(file.size_bytes for file in files)
+        rows.append((0 if is_file else max(inside, 1), len(files), size, _size_text(size), storage.absolute(path), -1, size, -1))
+    return sorted(rows, key=lambda row: row[2] if call.flag("sort") else row[1], reverse=True)
+
+
+def _above(folder: str) -> Iterator[str]:
+    while folder:
+        yield folder
+        folder = parent_folder(folder)
+
+
+def _size_text(size: int) -> str:
+    for unit, bytes_ in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if size >= bytes_:
+            return f"{size / bytes_:.2f}{unit}"
+    return f"{size}B"
+
+
 @procedure("partition string =, limit int = 100", "file_path string")
 def show_metadata_table_files(call: ProcedureCall) -> Rows:
     """Files of one partition in the metadata table, by name; without a partition, those of the table's root."""
@@ -74,7 +116,7 @@ def show_metadata_table_files(call: ProcedureCall) -> Rows:
 @procedure("", "partition string")
 def show_metadata_table_partitions(call: ProcedureCall) -> Rows:
     """Partitions in the metadata table."""
-    return ((partition,) for partition in find_partitions(_metadata(call)))
+    return ((partition,) for partition in find_partitions(open_metadata_table(call)))
 
 
 @procedure(
@@ -128,7 +170,8 @@ def show_logfile_metadata(call: ProcedureCall) -> Rows:
             yield block.header(HeaderKey.INSTANT_TIME), count, _BLOCK_TYPES[block.kind], header_text, "{}"
 
 
-def _metadata(call: ProcedureCall) -> MetadataTable:
+def open_metadata_table(call: ProcedureCall) -> MetadataTable:
+    """Open the metadata table. Raises TableState if the table has none."""
     context = call.table.context.reloaded()
     if not context.config.has_metadata_table:
         raise TableState(f"the table at {context.storage.uri} has no metadata table; the next write that wants one builds it")
@@ -137,7 +180,7 @@ def _metadata(call: ProcedureCall) -> MetadataTable:
 
 def _listed(call: ProcedureCall) -> dict[str, dict[str, int]]:
     """Partition -> name -> size of every file in the metadata table, without falling back to directory listings."""
-    rows = scan_files(_metadata(call))
+    rows = scan_files(open_metadata_table(call))
     sizes: dict[str, dict[str, int]] = defaultdict(dict)
     columns = (rows.column(name).to_pylist() for name in ("partition", "name", "size_bytes"))
     for partition, name, size_bytes in zip(*columns, strict=True):

@@ -28,14 +28,14 @@ def set_audit_lock(call: ProcedureCall) -> Rows:
     if state not in _STATES:
         raise InvalidRequest(f"state={call.text('state')} of set_audit_lock is neither enabled nor disabled")
     set_audit_enabled(call.writable_context().storage, enabled=_STATES[state])
-    yield call.path, state, f"Lock audit logging successfully {state}"
+    yield call.label, state, f"Lock audit logging successfully {state}"
 
 
 @procedure("", "table string, audit_enabled boolean, config_path string, audit_folder_path string")
 def show_audit_lock_status(call: ProcedureCall) -> Rows:
     """Show whether the storage lock is audited, and where the audit is stored."""
     storage = call.table.context.storage
-    yield call.path, is_audit_enabled(storage), storage.absolute(AUDIT_SWITCH_PATH), storage.absolute(AUDIT_FOLDER)
+    yield call.label, is_audit_enabled(storage), storage.absolute(AUDIT_SWITCH_PATH), storage.absolute(AUDIT_FOLDER)
 
 
 @procedure("", "table string, validation_result string, transactions_validated int, issues_found int, details string")
@@ -47,12 +47,12 @@ def validate_audit_lock(call: ProcedureCall) -> Rows:
     """
     storage, files = call.table.context.storage, _audit_files(call)
     if not files:
-        yield call.path, "PASSED", 0, 0, f"No audit {'folder' if files is None else 'files'} found - nothing to validate"
+        yield call.label, "PASSED", 0, 0, f"No audit {'folder' if files is None else 'files'} found - nothing to validate"
         return
     decoded = [(file.name, AuditedHold.decode(file.name, storage.read(file.path) or b"")) for file in files]
     holds = sorted((hold for _, hold in decoded if hold is not None), key=lambda hold: hold.started_ms)
     if not holds:
-        yield call.path, "FAILED", 0, len(files), "Failed to parse any audit files"
+        yield call.label, "FAILED", 0, len(files), "Failed to parse any audit files"
         return
     errors = [f"[ERROR] {hold.name} => overlaps with {other}" for hold, other in _overlaps(holds)]
     errors += [f"[ERROR] Failed to parse audit file: {name}" for name, hold in decoded if hold is None]
@@ -64,9 +64,9 @@ def validate_audit_lock(call: ProcedureCall) -> Rows:
     counts = f"Audit Files: {len(files)} total, {len(holds)} parsed successfully, {len(files) - len(holds)} failed to parse"
     issues = [*errors, *warnings]
     if not issues:
-        yield call.path, "PASSED", len(holds), 0, f"All audit lock transactions validated successfully. {counts}"
+        yield call.label, "PASSED", len(holds), 0, f"All audit lock transactions validated successfully. {counts}"
         return
-    yield call.path, "FAILED" if errors else "WARNING", len(holds), len(issues), f"{counts}. {', '.join(issues)}"
+    yield call.label, "FAILED" if errors else "WARNING", len(holds), len(issues), f"{counts}. {', '.join(issues)}"
 
 
 @procedure(
@@ -90,7 +90,7 @@ def cleanup_audit_lock(call: ProcedureCall) -> Rows:
     else:
         context.storage.delete(old)
         message = f"Successfully deleted {len(old)} audit files older than {days} days"
-    yield call.path, len(old), dry_run, days, message
+    yield call.label, len(old), dry_run, days, message
 
 
 def _audit_files(call: ProcedureCall) -> Sequence[FileInfo] | None:

@@ -7,6 +7,9 @@
 A procedure has the name, the arguments and the columns of Hudi's `CALL` statement. The function returns rows as tuples
 in the order of the columns, and its docstring is what `help` shows. Every procedure on a table takes `path` in place of
 `table`, also where Hudi only accepts tables of the catalog. An unknown argument is rejected; Hudi ignores it.
+
+The parameters have the order of Hudi 1.0.2, which decides what arguments by position mean. `table` and `path` without a
+type mark the positions of the table; `table` is first where neither is named.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ from pyhudi.table.table_context import TableContext
 
 Value = str | int | bool | None
 Rows = Iterable[tuple[Any, ...]]
+
+LOCATING = ("table", "path")
+"""Arguments that name the table."""
 
 _LIMIT = "limit"
 
@@ -61,6 +67,7 @@ class ProcedureCall:
         arguments: Values of all parameters, including defaults.
         spark: Session that runs tasks; None for this process.
         session_options: Options of the session, which the table has already.
+        name: Name of the table in the call; None if it has the path.
     """
 
     path: str
@@ -69,6 +76,12 @@ class ProcedureCall:
     arguments: Mapping[str, Value]
     spark: Any = None
     session_options: Mapping[str, object] | None = None
+    name: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The table as the caller names it: its name, or its path."""
+        return self.path if self.name is None else self.name
 
     @property
     def table(self) -> Table:
@@ -139,12 +152,14 @@ class Procedure:
         parameters: Parameters, without `table` and `path`, which all procedures have.
         output: Schema of the result.
         creates_table: True if the procedure creates the table.
+        positions: Names of the arguments by position, `table` and `path` among them.
     """
 
     function: Callable[[ProcedureCall], Rows]
     parameters: tuple[Parameter, ...]
     output: pa.Schema
     creates_table: bool = False
+    positions: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -200,16 +215,21 @@ def procedure(
     """Declare a function as a procedure.
 
     Args:
-        parameters: Parameters as `name type [required | = default], ...`, without quotes around texts.
+        parameters: Parameters as `name type [required | = default], ...`, without quotes around texts; `table` and `path`
+            at their positions.
         columns: Columns of the result as `name type, ...`.
         creates_table: True if the procedure creates the table.
 
     Returns:
         A decorator, which replaces the function by the procedure.
     """
-    parsed = tuple(map(_parameter, filter(None, parameters.split(", "))))
+    texts = [text for text in parameters.split(", ") if text]
+    parsed = tuple(_parameter(text) for text in texts if text not in LOCATING)
+    positions = tuple(text.split()[0] for text in texts)
+    if not positions or not set(positions[:2]) & set(LOCATING):
+        positions = ("table", *positions)
     output = schema(columns)
-    return lambda function: Procedure(function, parsed, output, creates_table)
+    return lambda function: Procedure(function, parsed, output, creates_table, positions)
 
 
 def procedures_in(*modules: ModuleType) -> dict[str, Procedure]:

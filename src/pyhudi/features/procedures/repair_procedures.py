@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest
+from pyhudi.features.procedures.file_procedures import open_metadata_table
 from pyhudi.features.procedures.procedure import ProcedureCall, Rows, procedure
 from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
 from pyhudi.format.instants import Action, State
+from pyhudi.format.paths import METADATA_FOLDER
 from pyhudi.format.properties import parse_properties, redact_secret
+from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS
+from pyhudi.metadata_table.reader.index_lookups import find_partitions
 from pyhudi.operations.admin.repair import find_unmarked_partitions
 from pyhudi.storage import open_storage
 from pyhudi.storage.markers import Markers, marked_instants
@@ -75,6 +79,30 @@ def delete_marker(call: ProcedureCall) -> Rows:
         raise InstantNotFound(f"{call.table.uri} has no markers of instant {instant}")
     Markers(storage, instant).delete()
     yield (True,)
+
+
+@procedure("", "result string")
+def create_metadata_table(call: ProcedureCall) -> Rows:
+    """Build the metadata table. Raises an error if the table has one."""
+    if call.table.context.reloaded().config.has_metadata_table:
+        raise InvalidRequest(f"create_metadata_table: the table at {call.table.uri} has a metadata table; delete it first")
+    started_ms = call.table.context.env.monotonic_ms()
+    call.table.index.create(COLUMN_STATS, spark=call.spark)
+    yield (_metadata_result(call, "Created", started_ms),)
+
+
+@procedure("read_only boolean = false", "result string")
+def init_metadata_table(call: ProcedureCall) -> Rows:
+    """Open the metadata table, which each write keeps up to date. Raises an error if the table has none."""
+    started_ms = call.table.context.env.monotonic_ms()
+    find_partitions(open_metadata_table(call))
+    yield (_metadata_result(call, "Opened" if call.flag("read_only") else "Initialized", started_ms),)
+
+
+def _metadata_result(call: ProcedureCall, verb: str, started_ms: int) -> str:
+    context = call.table.context
+    seconds = (context.env.monotonic_ms() - started_ms) / 1000
+    return f"{verb} Metadata Table in {context.storage.absolute(METADATA_FOLDER)} (duration={seconds}secs)"
 
 
 @procedure("", "result string")

@@ -39,14 +39,14 @@ _CLEAN_ARGUMENTS = {
 }
 
 
-@procedure("limit int = 20", _COMPACTION)
+@procedure("table, path, limit int = 20", _COMPACTION)
 def show_compaction(call: ProcedureCall) -> Rows:
     """Compactions, newest first: pending ones, and completed ones whose plan still exists."""
     _check_merge_on_read(call)
     return _compactions(call)
 
 
-@procedure("op string required, timestamp int, options string, instants string, limit int", _COMPACTION)
+@procedure("op string required, table, path, timestamp int, options string, instants string, limit int", _COMPACTION)
 def run_compaction(call: ProcedureCall) -> Rows:
     """Schedule a compaction (`schedule`), execute pending ones (`run`), or schedule and execute the new one, else pending
     ones (`scheduleandexecute`).
@@ -74,15 +74,15 @@ def run_compaction(call: ProcedureCall) -> Rows:
         yield from (row for row in _compactions(call) if row[0] == time)
 
 
-@procedure(f"limit int = 20, {_INVOLVED}", _CLUSTERING)
+@procedure(f"table, path, limit int = 20, {_INVOLVED}", _CLUSTERING)
 def show_clustering(call: ProcedureCall) -> Rows:
     """Clusterings, newest first. involved_partitions: `*` unless requested."""
     return _clusterings(call)
 
 
 @procedure(
-    f"predicate string, order string, {_INVOLVED}, op string, order_strategy string, options string, instants string, "
-    "selected_partitions string, partition_regex_pattern string, limit int",
+    f"table, path, predicate string, order string, {_INVOLVED}, op string, order_strategy string, options string, "
+    "instants string, selected_partitions string, limit int, partition_regex_pattern string",
     _CLUSTERING,
 )
 def run_clustering(call: ProcedureCall) -> Rows:
@@ -154,25 +154,33 @@ def run_ttl(call: ProcedureCall) -> Rows:
         yield (partition,)
 
 
-@procedure("min_commits int = 20, max_commits int = 30, retain_commits int = 10, enable_metadata boolean = true", "result int")
+@procedure(
+    "table, path, min_commits int = 20, max_commits int = 30, retain_commits int = 10, enable_metadata boolean = true, "
+    "options string",
+    "result int",
+)
 def archive_commits(call: ProcedureCall) -> Rows:
     """Archive old instants. The result is 0, the success code of Hudi's command line."""
     if not call.flag("enable_metadata"):
         raise Unsupported("enable_metadata=false of archive_commits is refused: the metadata table is updated with each archival")
-    options = {
+    arguments = {
         KEEP_MIN_COMMITS.key: call.number("min_commits"),
         KEEP_MAX_COMMITS.key: call.number("max_commits"),
         CLEAN_COMMITS_RETAINED.key: call.number("retain_commits"),
     }
-    call.table.archive(options=options)
+    # Options in the text replace the defaults of arguments.
+    call.table.archive(options={**arguments, **call.options()})
     yield (0,)
 
 
-@procedure("commit_time string =, user string =, comments string =", "create_savepoint_result boolean")
+@procedure(
+    "table, commit_time string =, user string =, comments string =, path, comment string =", "create_savepoint_result boolean"
+)
 def create_savepoint(call: ProcedureCall) -> Rows:
     """Create a savepoint of the latest or the named write; returns false if it fails, for example because it exists."""
+    comments = call.text("comments") or call.text("comment")
     try:
-        call.table.savepoint(call.text("commit_time") or None, user=call.text("user"), comments=call.text("comments"))
+        call.table.savepoint(call.text("commit_time") or None, user=call.text("user"), comments=comments)
     except InstantNotFound:
         raise
     except TableState:
@@ -183,15 +191,16 @@ def create_savepoint(call: ProcedureCall) -> Rows:
 
 @procedure("instant_time string =", "delete_savepoint_result boolean")
 def delete_savepoint(call: ProcedureCall) -> Rows:
-    """Delete a savepoint, by default the latest."""
-    call.table.delete_savepoint(_savepoint(call))
+    """Delete savepoints, separated by commas; by default the latest."""
+    for instant in _savepoints(call, call.names("instant_time")):
+        call.table.delete_savepoint(instant)
     yield (True,)
 
 
 @procedure("instant_time string =, force boolean = false", "rollback_savepoint_result boolean")
 def rollback_to_savepoint(call: ProcedureCall) -> Rows:
     """Restore the table to a savepoint, by default the latest. force: although a process of Hudi writes to the table."""
-    call.table.restore(_savepoint(call), force=call.flag("force"))
+    call.table.restore(_savepoints(call, (call.text("instant_time"),))[-1], force=call.flag("force"))
     yield (True,)
 
 
@@ -236,13 +245,14 @@ def _version(call: ProcedureCall) -> int:
     return int(TableVersion[name])
 
 
-def _savepoint(call: ProcedureCall) -> str:
-    """Savepoint named in the call, or the latest. Raises InstantNotFound."""
-    wanted = call.text("instant_time")
-    savepoints = [i.request_time for i in call.table.timeline().completed(Action.SAVEPOINT) if wanted in ("", i.request_time)]
-    if not savepoints:
-        raise InstantNotFound(f"{call.table.uri} has no savepoint {wanted}".rstrip())
-    return savepoints[-1]
+def _savepoints(call: ProcedureCall, wanted: tuple[str, ...]) -> list[str]:
+    """The named savepoints, or the latest. Raises InstantNotFound."""
+    known = [instant.request_time for instant in call.table.timeline().completed(Action.SAVEPOINT)]
+    named = [time for time in wanted if time]
+    unknown = [time for time in named if time not in known]
+    if unknown or not known:
+        raise InstantNotFound(f"{call.table.uri} has no savepoint {', '.join(unknown)}".rstrip())
+    return named or known[-1:]
 
 
 def _check_merge_on_read(call: ProcedureCall) -> None:

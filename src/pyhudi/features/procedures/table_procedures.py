@@ -73,7 +73,7 @@ def truncate_table(call: ProcedureCall) -> Rows:
     yield "Success", env.monotonic_ms() - started_ms
 
 
-@procedure(f"{OTHER_PATH} string required", "compare_detail string")
+@procedure(f"table, path, {OTHER_PATH} string required", "compare_detail string")
 def commits_compare(call: ProcedureCall) -> Rows:
     """Compare the newest completed writes of the table and of the table at `other_path`."""
     source, target = (_write_times(table) for table in (call.table, Table(call.text(OTHER_PATH), call.storage_options)))

@@ -112,14 +112,17 @@ def show_commit_extra_metadata(call: ProcedureCall) -> Rows:
 
 
 @procedure(
-    _LIMIT, "instant string, rollback_instant string, total_files_deleted int, time_taken_in_millis bigint, total_partitions int"
+    f"{_LIMIT}, instant_time string =",
+    "instant string, rollback_instant string, total_files_deleted int, time_taken_in_millis bigint, total_partitions int",
 )
 def show_rollbacks(call: ProcedureCall) -> Rows:
-    """Rollbacks, newest first, one row per rolled-back instant."""
-    store = call.table.context.timeline
+    """Rollbacks, newest first, one row per rolled-back instant. instant_time: of a rollback, or of what it rolled back."""
+    store, wanted = call.table.context.timeline, call.text("instant_time")
     for instant in reversed(store.load().completed(Action.ROLLBACK)):
         done = RollbackMetadata.decode(store.read(instant))
         for undone in done.commits_rollback:
+            if wanted not in ("", undone, done.start_rollback_time):
+                continue
             counts = done.total_files_deleted, done.time_taken_in_millis, len(done.partition_metadata)
             yield done.start_rollback_time, undone, *counts
 
@@ -143,7 +146,7 @@ def show_savepoints(call: ProcedureCall) -> Rows:
     return ((instant.request_time,) for instant in reversed(call.table.timeline().completed(Action.SAVEPOINT)))
 
 
-@procedure(_LIMIT, "key string, value string")
+@procedure(f"table, path, {_LIMIT}", "key string, value string")
 def show_table_properties(call: ProcedureCall) -> Rows:
     """Properties in `hoodie.properties`, by key; secrets are redacted."""
     return ((key, redact_secret(key, value)) for key, value in sorted(call.table.context.reloaded().config.properties))

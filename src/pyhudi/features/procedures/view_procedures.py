@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,7 +41,7 @@ _SLICE = (
 _REMOVING = (Action.CLEAN, Action.ROLLBACK, Action.RESTORE)
 
 
-@procedure(_VIEW, f"{_SLICE}, delta_files string")
+@procedure(f"{_VIEW}, partition_path string = {_ALL}", f"{_SLICE}, delta_files string")
 def show_fsview_all(call: ProcedureCall) -> Rows:
     """File slices of all versions, by partition and file id, newest first, those of replaced file groups included."""
     snapshot, limit = _snapshot(call)
@@ -65,8 +67,6 @@ def show_fsview_latest(call: ProcedureCall) -> Rows:
     snapshot, limit = _snapshot(call)
     storage = snapshot.context.storage
     partitions = _partitions(call, snapshot)
-    if call.text("partition_path") != _ALL:
-        partitions = [partition for partition in partitions if partition == call.text("partition_path")]
     for partition, slices in sorted(snapshot.slices(partitions, as_of=limit).items()):
         for slice_ in slices:
             planned = snapshot.slicing.pending_compactions.get((partition, slice_.file_id))
@@ -82,24 +82,29 @@ def show_fsview_latest(call: ProcedureCall) -> Rows:
     "partition string, file string required", "status string, action string, instant string, timeline string, full_path string"
 )
 def show_file_status(call: ProcedureCall) -> Rows:
-    """Whether a data file exists, which action deleted it, or `unknown`."""
+    """Whether a data file exists, which action deleted it, or `unknown`. Local paths have no scheme."""
     context = call.table.context
+
+    def full_path(path: str) -> str:
+        return context.storage.absolute(path).removeprefix("file:")
+
     partition, name = call.text("partition"), call.text("file")
     if not partition and context.config.keys.partition_fields:
         raise InvalidRequest(f"show_file_status: the table at {context.storage.uri} is partitioned; pass partition=")
     path = f"{partition}/{name}" if partition else name
     if context.storage.stat(path) is not None:
-        yield "exist", "", "", "active", context.storage.absolute(path)
+        yield "exist", "", "", "active", full_path(path)
         return
     for instant, timeline, files in _deletions(call, partition):
         if name in files:
-            yield "deleted", str(instant.action), instant.request_time, timeline, context.storage.absolute(path)
+            yield "deleted", str(instant.action), instant.request_time, timeline, full_path(path)
             return
     yield "unknown", "", "", "", ""
 
 
 @procedure(
-    "parallelism int = 100, limit int = 100, needDelete boolean = false, partitions string =, instants string =", "path string"
+    "path, parallelism int = 100, limit int = 100, needDelete boolean = false, partitions string =, instants string =",
+    "path string",
 )
 def show_invalid_parquet(call: ProcedureCall) -> Rows:
     """Base files whose Parquet footer cannot be read."""
@@ -124,15 +129,71 @@ def show_invalid_parquet(call: ProcedureCall) -> Rows:
     "file_name string, column_name string, min_value string, max_value string, null_number bigint",
 )
 def show_metadata_table_column_stats(call: ProcedureCall) -> Rows:
-    """Column statistics of files, as text; all columns unless `targetColumns` names some."""
-    columns, partition = call.names("targetColumns"), call.arguments["partition"]
-    stats = call.table.inspect.column_stats()
-    if columns:
-        stats = stats.filter(pc.is_in(stats["column"], value_set=pa.array(columns)))
-    if partition is not None:
-        stats = stats.filter(pc.equal(stats["partition"], partition))
+    """Column statistics of the files that a snapshot query reads, as text; of all columns unless `targetColumns` names some.
+
+    partition: beginnings of partition paths, separated by commas.
+    """
+    stats = _current_stats(call)
     shown = (stats[name].to_pylist() for name in ("file_name", "column", "min", "max", "null_count"))
     return zip(*shown, strict=True)
+
+
+@procedure(
+    "partition string, targetColumns string",
+    "Partition path string, Field name string, Average overlap double, Maximum file overlap int, Total file number int, "
+    "50% overlap int, 75% overlap int, 95% overlap int, 99% overlap int, Total value number int",
+)
+def show_metadata_column_stats_overlap(call: ProcedureCall) -> Rows:
+    """How many files of a partition have a value within their bounds of a column: the average over all bounds, and quantiles.
+
+    partition: beginnings of partition paths, separated by commas.
+    """
+    snapshot, schema = load_snapshot(call.table.context), call.table.schema()
+    files = {partition: len(slices) for partition, slices in snapshot.slices().items()}
+    stats = _current_stats(call)
+    bounds: dict[tuple[str, str], list[tuple[Any, Any]]] = defaultdict(list)
+    columns = (stats[name].to_pylist() for name in ("partition", "column", "min", "max"))
+    for partition, column, low, high in zip(*columns, strict=True):
+        if low is not None and high is not None and schema.get_field_index(column) >= 0:
+            type_ = schema.field(column).type
+            bounds[partition, column].append((_comparable(low, type_), _comparable(high, type_)))
+    rows = []
+    for (partition, column), ranges in bounds.items():
+        counts = _overlaps(ranges)
+        quantiles = (counts[int(percent / 100 * (len(counts) - 1))] for percent in (50, 75, 95, 99))
+        average = sum(counts) / len(counts)
+        rows.append((partition, column, average, counts[-1], files[partition], *quantiles, len(counts)))
+    return sorted(rows, key=lambda row: (row[1], row[2], row[0]))
+
+
+def _comparable(text: str, type_: pa.DataType) -> Any:
+    """A bound as a number if its column has numbers, otherwise as text."""
+    try:
+        return float(text) if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_) else text
+    except ValueError:
+        return text
+
+
+def _overlaps(ranges: list[tuple[Any, Any]]) -> list[int]:
+    """The number of ranges that contain each distinct bound, in ascending order."""
+    lows, highs = sorted(low for low, _ in ranges), sorted(high for _, high in ranges)
+    distinct = sorted({*lows, *highs})
+    return sorted(bisect_right(lows, value) - bisect_left(highs, value) for value in distinct)
+
+
+def _current_stats(call: ProcedureCall) -> pa.Table:
+    """Column statistics of the files that a snapshot query reads, of the partitions and columns that the call names."""
+    columns, prefixes = call.names("targetColumns"), call.names("partition")
+    names = [
+        file_name(file.path)
+        for partition, slices in load_snapshot(call.table.context).slices().items()
+        if not prefixes or partition.startswith(prefixes)
+        for slice_ in slices
+        for file in (*((slice_.base,) if slice_.base else ()), *slice_.logs)
+    ]
+    stats = call.table.inspect.column_stats()
+    stats = stats.filter(pc.is_in(stats["file_name"], value_set=pa.array(names, pa.string())))
+    return stats.filter(pc.is_in(stats["column"], value_set=pa.array(columns))) if columns else stats
 
 
 @procedure("", "stat_key string, stat_value string")
@@ -168,9 +229,10 @@ def _snapshot(call: ProcedureCall) -> tuple[Snapshot, str | None]:
 
 
 def _partitions(call: ProcedureCall, snapshot: Snapshot) -> list[str]:
-    pattern = call.text("path_regex")
+    pattern, path = call.text("path_regex"), call.text("partition_path")
     chosen = path_glob(pattern) if pattern != _ALL else None
-    return [partition for partition in sorted(snapshot.listing.partitions()) if chosen is None or chosen.fullmatch(partition)]
+    known = [partition for partition in sorted(snapshot.listing.partitions()) if path in (_ALL, partition)]
+    return [partition for partition in known if chosen is None or chosen.fullmatch(partition)]
 
 
 def _committed(slice_: FileSlice, snapshot: Snapshot) -> FileSlice | None:

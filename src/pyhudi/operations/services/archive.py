@@ -131,6 +131,19 @@ def run_archive(
     )
 
 
+@observed("compact_history")
+def compact_history(context: TableContext, settings: ArchiveSettings) -> int:
+    """Merge files of the archived timeline while merges are due, and return the number of merges.
+
+    Raises:
+        TableState: The table's version changed since it was opened.
+    """
+    with context.locked(settings.commit.lock_wait_ms) as locked:
+        check_same_version(locked)
+        _check_version_file(locked, locked.timeline.load())
+        return _merge_history(locked, settings)
+
+
 def _check_version_file(context: TableContext, timeline: Timeline) -> None:
     """Raise TableState if the version file of the history is outdated: archiving on its manifest would lose instants."""
     history = context.timeline.history
