@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pyhudi.planning.clustering import register_clustering_strategy
     from pyhudi.planning.compaction import register_compaction_strategy
     from pyhudi.records.mergers import RecordMerger, record_by_record, register_merger, register_payload
+    from pyhudi.records.plain_values import lit
     from pyhudi.sql_engine import register, sql
     from pyhudi.storage.time_generators import register_time_generator
     from pyhudi.tasks.progress import set_reporter
@@ -88,6 +89,7 @@ __all__ = [
     "WriteResult",
     "add_listener",
     "bootstrap",
+    "lit",
     "load_plugin",
     "open",
     "record_by_record",
@@ -131,6 +133,7 @@ _EXPORTED_FROM = {
     "set_reporter": "pyhudi.tasks.progress",
     **dict.fromkeys(("OperationEvent", "add_listener"), "pyhudi.operations.commit.events"),
     **dict.fromkeys(("register", "sql"), "pyhudi.sql_engine"),
+    "lit": "pyhudi.records.plain_values",
     "load_plugin": "pyhudi.options.plugins",
     "register_clustering_strategy": "pyhudi.planning.clustering",
     "register_compaction_strategy": "pyhudi.planning.compaction",

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from pyhudi import features
 from pyhudi.api.argument_types import checked
-from pyhudi.api.merge import Merge, update_on_spark
+from pyhudi.api.merge import Merge, assignments, update_on_spark
 from pyhudi.api.spark_streaming import StreamSink, start
 from pyhudi.api.table import Filter, Table
 from pyhudi.api.table_handle import TableHandle, is_spark_value
@@ -43,8 +43,8 @@ from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession
 from pyhudi.engines.spark.update_delete import run_spark_delete
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.admin.open_table import resolve_location
+from pyhudi.operations.changes.statement import DeleteStatement
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.write.clauses import DeleteStatement
 from pyhudi.operations.write.save_modes import Save
 from pyhudi.operations.write.write_settings import KEEP, WriteOperation, WriteSettings, with_arguments, with_schema_mode
 from pyhudi.options.read_options import COLUMNS, FILTER
@@ -185,9 +185,10 @@ def write(
 def update(
     spark: SparkSession,
     path: str | os.PathLike[str],
-    set: Mapping[str, Any],
+    set: Mapping[str, Any] | None = None,
     where: str | Column | None = None,
     *,
+    values: Mapping[str, Any] | None = None,
     alias: str | None = None,
     once: tuple[str, int] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
@@ -204,8 +205,10 @@ def update(
         spark: The session, whose cluster does the work.
         path: Path or URI of the table.
         set: Values by column: Spark SQL text (`"fare * 1.1"`, `"'done'"`) or Columns, over the columns of the current
-            row; other Python values are literals. Values are cast to the column's type as in Spark's INSERT.
+            row; other Python values, and those of `hp.lit`, are literals. Values are cast to the column's type as in
+            Spark's INSERT.
         where: Spark SQL text or a Column; all records if omitted.
+        values: Python values by column: text is text.
         alias: A name by which `set` and `where` may qualify the columns (`t.fare`).
         once: Application id and version of this write, as in `Table.upsert`.
         commit_metadata: Entries stored in the commit, as in `Table.upsert`.
@@ -221,7 +224,8 @@ def update(
         Unsupported: The table generates its record keys.
     """
     table = TableHandle(path, storage_options, with_arguments(options, once=once, commit_metadata=commit_metadata), None)
-    return update_on_spark(table, table.parse(TABLE_OPERATIONS["pyhudi.spark.update"], None), spark, set, where, alias)
+    parsed, assigned = table.parse(TABLE_OPERATIONS["pyhudi.spark.update"], None), assignments(set, values)
+    return update_on_spark(table, parsed, spark, assigned, where, alias)
 
 
 @checked

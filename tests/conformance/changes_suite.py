@@ -154,11 +154,6 @@ class ChangesSuite(QueryForm):
         assert result.schema_changes == ("extra string is new",)
         assert held(table, "n", "extra") == {"a": (7, "e")}
 
-    def test_one_of_two_rows_may_be_of_no_clause(self, table: Table) -> None:
-        source = rows(("a", "x", 5, 1.0), ("a", "x", 6, 2.0))
-        self.merge(table, source, on="id").when_matched_update_all(where="source.ts = 6").execute()
-        assert held(table, "fare")["a"] == 2.0
-
     def test_rows_that_the_source_does_not_match(self, table: Table) -> None:
         merge = self.merge(table, SOURCE.slice(0, 1), "id").when_matched_update({"fare": "source.fare"})
         merge = merge.when_not_matched_by_source_delete("target.fare = 2").when_not_matched_by_source_update(
@@ -170,16 +165,6 @@ class ChangesSuite(QueryForm):
         self.merge(table, SOURCE.slice(2), "id").when_not_matched_insert_all().when_not_matched_by_source_delete().execute()
         assert held(table, "city", "fare") == {"z": ("w", 30.0)}
 
-    def test_merge_that_changes_a_record_twice_is_rejected(self, table: Table) -> None:
-        before = held(table, "city", "ts", "fare")
-        twice, new = rows(("a", "x", 5, 1.0), ("a", "x", 6, 2.0)), rows(("q", "x", 5, 1.0), ("q", "x", 6, 2.0))
-        with pytest.raises(InvalidRequest, match="several rows of the source match record 'a'"):
-            self.merge(table, twice, "id").when_matched_update_all().execute()
-        with pytest.raises(InvalidRequest, match="would insert"):
-            self.merge(table, new, "id").when_not_matched_insert_all().execute()
-        assert held(table, "city", "ts", "fare") == before
-        assert len(table.timeline().completed_writes()) == 1
-
     def test_merge_without_clauses_or_with_unknown_columns_is_refused(self) -> None:
         table = self.new_table()
         for change, said in (
@@ -187,7 +172,7 @@ class ChangesSuite(QueryForm):
             (lambda: self.merge(table, SOURCE, ["nothing"]).when_matched_delete().execute(), "on= names nothing"),
             (lambda: self.merge(table, SOURCE, []), "empty"),
             (lambda: self.update(table, {"nothing": 1}), "nothing"),
-            (lambda: self.update(table, {}), "mapping"),
+            (lambda: self.update(table, {}), "assigns no column"),
         ):
             with pytest.raises(InvalidRequest, match=said):
                 change()

@@ -23,16 +23,16 @@ from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, WriteConf
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.format.names import MarkerType
+from pyhudi.operations.changes.arrow_changes import run_merge, run_update
+from pyhudi.operations.changes.statement import Clause, ClauseAction, ClauseRows, MergeStatement
 from pyhudi.operations.commit.action_attempt import rollback_own_attempt
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.planned_commit import PlannedCommit
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.rollback import RollbackResult, rollback_failed_writes
 from pyhudi.operations.commit.transaction import Transaction
-from pyhudi.operations.write.clauses import Clause, ClauseAction
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.update_merge import run_merge_statement, run_update
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
@@ -274,8 +274,13 @@ def test_an_update_that_may_not_be_planned_again_is_a_conflict(world: World) -> 
 def test_merge_reads_concurrent_commits(world: World) -> None:
     """Its condition is evaluated again for the current row, and a key that was not found is a row by then."""
     context = meeting(world, lambda: world.table.upsert(rows(world, k0=50, k7=7)))
-    clauses = (Clause(ClauseAction.UPDATE, {"value": "source.value"}, "target.value < 1"), Clause(ClauseAction.INSERT))
-    result = run_merge_statement(context, LocalEngine(1), rows(world, k0=60, k7=70, k8=80), ["id"], clauses, changing(world))
+    clauses = (
+        Clause(ClauseAction.UPDATE, {"value": "source.value"}, "target.value < 1"),
+        Clause(ClauseAction.INSERT, rows=ClauseRows.OF_SOURCE),
+    )
+    result = run_merge(
+        context, LocalEngine(1), MergeStatement(rows(world, k0=60, k7=70, k8=80), ("id",), clauses), changing(world)
+    )
     assert result.conflict_retries == 1
     assert values(world) == {"k0": 50, "k1": 1, "k2": 2, "k3": 3, "k7": 7, "k8": 80}
 
@@ -283,8 +288,11 @@ def test_merge_reads_concurrent_commits(world: World) -> None:
 def test_a_merge_that_inserts_a_key_which_another_writer_inserted_is_a_conflict(world: World) -> None:
     context = meeting(world, lambda: world.table.upsert(rows(world, k7=7)))
     with pytest.raises(WriteConflict):
-        run_merge_statement(
-            context, LocalEngine(1), rows(world, k7=70), ["id"], (Clause(ClauseAction.INSERT),), changing(world, retries=0)
+        run_merge(
+            context,
+            LocalEngine(1),
+            MergeStatement(rows(world, k7=70), ("id",), (Clause(ClauseAction.INSERT, rows=ClauseRows.OF_SOURCE),)),
+            changing(world, retries=0),
         )
     assert values(world)["k7"] == 7
 

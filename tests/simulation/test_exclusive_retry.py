@@ -16,11 +16,11 @@ from pyhudi import Table
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import Internal, InvalidRequest, StorageUnavailable, WriteConflict
 from pyhudi.format.instants import Action
+from pyhudi.operations.changes.arrow_changes import run_merge, run_update
+from pyhudi.operations.changes.statement import Clause, ClauseAction, MergeStatement
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.write.clauses import Clause, ClauseAction
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.update_merge import run_merge_statement, run_update
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
@@ -63,8 +63,8 @@ def settings(
 SLOW: dict[str, Callable[[World, TableContext], WriteResult]] = {
     "upsert": lambda world, table: run_write(table, ENGINE, rows(world, k0=-1), settings(world)),
     "update": lambda world, table: run_update(table, ENGINE, {"value": -1}, "id = 'k0'", settings(world)),
-    "merge": lambda world, table: run_merge_statement(
-        table, ENGINE, rows(world, k0=-1), ["id"], (Clause(ClauseAction.UPDATE),), settings(world)
+    "merge": lambda world, table: run_merge(
+        table, ENGINE, MergeStatement(rows(world, k0=-1), ("id",), (Clause(ClauseAction.UPDATE),)), settings(world)
     ),
     "delete": lambda world, table: run_delete_where(table, ENGINE, "id = 'k0'", settings(world, WriteOperation.DELETE)),
     "delete_partitions": lambda world, table: run_delete_partitions(

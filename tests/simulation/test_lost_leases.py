@@ -19,6 +19,7 @@ from pyhudi.metadata_table.writer.initialize_partitions import ensure_metadata_t
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_savepoint
+from pyhudi.operations.changes.arrow_changes import run_update
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.rollback import rollback_failed_attempt, rollback_instant
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
@@ -27,7 +28,6 @@ from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.cluster import ClusterSettings, schedule_clustering
 from pyhudi.operations.services.compact import CompactSettings, schedule_compaction, schedule_log_compaction
 from pyhudi.operations.services.index_admin import drop_index, index_request, rebuild_index, schedule_index
-from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.declaration import Options
 from pyhudi.options.supported import parse_options

@@ -19,13 +19,13 @@ from pyhudi.format.instants import Action as HudiAction
 from pyhudi.format.instants import Instant, State
 from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_savepoint
+from pyhudi.operations.changes.arrow_changes import run_update
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.rollback import rollback_instant
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.cluster import ClusterSettings, run_clusterings
 from pyhudi.operations.services.compact import CompactSettings, run_compaction, run_log_compaction
-from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.declaration import Options

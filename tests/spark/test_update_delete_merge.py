@@ -81,20 +81,6 @@ def test_a_record_moves_with_its_partition_column(spark: SparkSession, table: Ta
     assert not table.validate(keys=True).findings
 
 
-def test_a_record_does_not_move_onto_another_one(spark: SparkSession, table: Table) -> None:
-    table.upsert(rows(("a", "y", 1, 4.0)))
-    source = spark.createDataFrame(rows(("a", "y", 5, 6.0)))
-    changes: tuple[Callable[[], object], ...] = (
-        lambda: hs.update(spark, table.uri, {"city": "'y'"}, "city = 'x'", options=OPTIONS),
-        lambda: merged(spark, table, source, "id").when_matched_update_all("t.city = 'x'").execute(),
-        lambda: merged(spark, table, source, "id").when_matched_update_all().execute(),
-    )
-    for change in changes:
-        with pytest.raises(InvalidRequest, match=r"record '?a'?"):
-            change()
-    assert len(table.timeline().completed_writes()) == 2
-
-
 @pytest.mark.parametrize(
     ("index", "moves"),
     [
@@ -118,16 +104,6 @@ def test_other_indexes(spark: SparkSession, tmp_path: Path, index: dict[str, Any
             hs.update(spark, table.uri, {"city": "'q'"}, "id = 'a'", options=options)
     hs.delete(spark, table.uri, "id = 'z'", options=options)
     assert held(table, "city", "fare") == {"a": ("q" if moves else "x", 5.0), "c": ("x", None)}
-
-
-def test_a_record_keeps_its_key(spark: SparkSession, table: Table) -> None:
-    hs.update(spark, table.uri, {"id": "lower(id)", "fare": 9}, "id = 'a'", options=OPTIONS)
-    assert held(table, "fare")["a"] == 9.0
-    with pytest.raises(InvalidRequest, match="'id' is a record key field, and record a would get aa"):
-        hs.update(spark, table.uri, {"id": "concat(id, id)"}, "id = 'a'", options=OPTIONS)
-    source = spark.createDataFrame(rows(("q", "x", 5, 9.0)))
-    with pytest.raises(InvalidRequest, match="record a would get q"):
-        merged(spark, table, source, "fare").when_matched_update_all().execute()
 
 
 def test_inserts_of_a_merge_by_other_columns(spark: SparkSession, table: Table) -> None:

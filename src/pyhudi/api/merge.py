@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyhudi.api.argument_types import checked_class
@@ -11,13 +12,15 @@ from pyhudi.api.table_handle import TableHandle, is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
+from pyhudi.operations.changes.arrow_changes import run_merge, run_update
+from pyhudi.operations.changes.statement import Clause, ClauseAction, ClauseRows, MergeStatement, UpdateStatement
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, MergeStatement, UpdateStatement
-from pyhudi.operations.write.update_merge import run_merge_statement
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.declaration import Options
 from pyhudi.options.write_options import THREADS
 from pyhudi.records.filters.filter_parser import Filter, is_computed, is_filter
+from pyhudi.records.plain_values import Literal
+from pyhudi.records.sql_quoting import quote_name
 
 if TYPE_CHECKING:
     from pyhudi.engines.spark.type_conversion import Column, SparkSession
@@ -35,9 +38,8 @@ class Merge:
     ordering value.
 
     On the embedded engine, conditions are filters as in `Table.scan`, over `source.x` and, if a table row matches,
-    `target.x`. Values are literals (`"'done'"`, `1.5`), columns (`"source.x"`, `"target.x"`) and SQL expressions
-    (`"target.fare + source.fare"`), as in `Table.update`. Expressions require `pip install "pyhudi[sql]"`, and a source
-    with the columns of the table.
+    `target.x`. Values are literals (`"'done'"`, `1.5`, `hp.lit("done")`), columns (`"source.x"`, `"target.x"`) and SQL
+    expressions (`"target.fare + source.fare"`), as in `Table.update`. Expressions require `pip install "pyhudi[sql]"`.
 
     A Spark DataFrame as source makes it a merge on Spark: conditions and values are Spark SQL text or Columns, over the
     aliases of both sides, with Spark's semantics; other Python values are literals. Values are cast to the column type
@@ -79,8 +81,7 @@ class Merge:
     def when_matched_update_all(self, where: Filter | Column | None = None) -> Merge:
         """Update the matching table row with all columns of the source. Columns that the source lacks keep their values.
 
-        Record key and partition fields of the source that `on` does not name must equal those of the table row; on
-        Spark, another partition moves the record.
+        A source row with another partition moves the record; one with another record key is refused.
 
         Args:
             where: Condition on the pair of rows; None applies to all pairs.
@@ -157,34 +158,39 @@ class Merge:
             The instant of the write, and its statistics.
 
         Raises:
-            InvalidRequest: Several source rows change one table row, or insert one key; a column does not exist; a key
-                or partition field is assigned, or a column cannot hold its value.
+            InvalidRequest: Several source rows with equal ordering values change one record; a column does not exist or
+                cannot hold its value; a record would get another key, or meet another one of its key.
             WriteConflict: Conflicts with other writers exhausted the retries.
-            Unsupported: An expression contains a query or a function that DuckDB lacks; a merge with inserts matches by
-                names of other columns than the record key.
+            Unsupported: An expression contains a query or a function that DuckDB lacks.
         """
-        if not is_spark_value(self._source) and self._needs_sql():
-            on = (self._on,) if isinstance(self._on, str) and _NAME.fullmatch(self._on) else self._on
-            statement = MergeStatement(self._source, on, self._clauses, *self._aliases)
+        on = (self._on,) if isinstance(self._on, str) and _NAME.fullmatch(self._on) else self._on
+        clauses = tuple(self._with_matched_columns(clause, on) for clause in self._clauses)
+        if not clauses:
+            raise InvalidRequest("a merge without clauses has no effect; add one, for example with when_matched_update()")
+        statement = MergeStatement(self._source, on, clauses, *self._aliases)
+        is_on_spark = is_spark_value(self._source)
+        if not is_on_spark and (isinstance(on, str) or any(needs_sql(clause.values, clause.where) for clause in clauses)):
             result: WriteResult = _sql_statements().merge_by_sql(self._open, self._options, statement)
             return result
-        return self._open.write(self._run, WriteSettings.of(self._options, WriteOperation.UPSERT))
+        settings = WriteSettings.of(self._options, WriteOperation.UPSERT)
+        return self._open.write(lambda chosen: self._run(statement, chosen), settings)
 
-    def _run(self, settings: WriteSettings) -> WriteResult:
+    def _run(self, statement: MergeStatement, settings: WriteSettings) -> WriteResult:
         context = self._open.load_context(self._options)
         if is_spark_value(self._source):
             from pyhudi.engines.spark.merge_join import run_spark_merge
 
-            return run_spark_merge(context, MergeStatement(self._source, self._on, self._clauses, *self._aliases), settings)
-        engine = LocalEngine(self._options.integer(THREADS))
-        names = (self._on,) if isinstance(self._on, str) else self._on
-        return run_merge_statement(context, engine, self._source, names, self._clauses, settings)
+            return run_spark_merge(context, statement, settings)
+        return run_merge(context, LocalEngine(self._options.integer(THREADS)), statement, settings)
 
-    def _needs_sql(self) -> bool:
-        """True if the embedded merge has more than names, filters and literals: conditions in on=, aliases, expressions."""
-        if self._aliases != ("target", "source") or (isinstance(self._on, str) and not _NAME.fullmatch(self._on)):
-            return True
-        return any(needs_sql(clause.values, clause.where) for clause in self._clauses)
+    def _with_matched_columns(self, clause: Clause, on: Any) -> Clause:
+        """An insert with values for the columns by which no row matched."""
+        if clause.action is not ClauseAction.INSERT or not isinstance(clause.values, Mapping) or not isinstance(on, tuple):
+            return clause
+        given = {name.casefold() for name in clause.values}
+        alias = quote_name(self._aliases[1])
+        matched = {name: f"{alias}.{quote_name(name)}" for name in on if name.casefold() not in given}
+        return replace(clause, values={**matched, **clause.values})
 
     def with_clause(self, clause: Clause) -> Merge:
         """Add a clause, as the methods above define it.
@@ -203,6 +209,25 @@ _NAME = re.compile(r"\w+(\.\w+)*")
 """The name of a column; anything else in on= is a condition."""
 
 
+def assignments(set: Mapping[str, Any] | None, values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the assignments of an update.
+
+    Args:
+        set: Values by column; text is SQL.
+        values: Python values by column.
+
+    Raises:
+        InvalidRequest: No column is assigned, or one twice.
+    """
+    twice = {*(set or ())}.intersection(values or ())
+    if twice:
+        raise InvalidRequest(f"column {min(twice)!r} is assigned in set= and in values=: pass it in one of them")
+    assigned = {**(set or {}), **{name: Literal(value) for name, value in (values or {}).items()}}
+    if not assigned:
+        raise InvalidRequest("an update assigns no column: pass set={column: SQL} or values={column: Python value}")
+    return assigned
+
+
 def needs_sql(values: Mapping[str, Any] | None, where: Any) -> bool:
     """Return True if a value or a condition is SQL that is neither a literal, a column nor a filter."""
     if isinstance(values, Mapping) and any(map(is_computed, values.values())):
@@ -210,10 +235,16 @@ def needs_sql(values: Mapping[str, Any] | None, where: Any) -> bool:
     return isinstance(where, str) and not is_filter(where)
 
 
-def update_by_sql(table: TableHandle, options: Options, set: Mapping[str, Any], where: Any) -> WriteResult:
-    """Run an update with SQL expressions in this process. Arguments and errors as in `Table.update`."""
-    result: WriteResult = _sql_statements().update_by_sql(table, options, UpdateStatement(set, where))
-    return result
+def update_embedded(table: TableHandle, options: Options, set: Mapping[str, Any], where: Filter | None) -> WriteResult:
+    """Run an update in this process. Arguments and errors as in `Table.update`."""
+    if needs_sql(set, where):
+        result: WriteResult = _sql_statements().update_by_sql(table, options, UpdateStatement(set, where))
+        return result
+    engine = LocalEngine(options.integer(THREADS))
+    return table.write(
+        lambda settings: run_update(table.load_context(options), engine, set, where, settings),
+        WriteSettings.of(options, WriteOperation.UPSERT),
+    )
 
 
 def _sql_statements() -> Any:
@@ -221,9 +252,9 @@ def _sql_statements() -> Any:
     from pyhudi.sql_engine.read_statement import require_packages
 
     require_packages(embedded=True)
-    from pyhudi.sql_engine import python_statements
+    from pyhudi.sql_engine import dml
 
-    return python_statements
+    return dml
 
 
 def update_on_spark(

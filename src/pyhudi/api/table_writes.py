@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyhudi.api.argument_types import checked_class
 from pyhudi.api.grouped_writes import write_small_batch
 from pyhudi.api.key_arguments import keys_to_delete
-from pyhudi.api.merge import Merge, needs_sql, update_by_sql, update_on_spark
+from pyhudi.api.merge import Merge, assignments, update_embedded, update_on_spark
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
@@ -24,7 +24,6 @@ from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_attempt import exclusive_write
 from pyhudi.operations.write.write_once import CommitMark
 from pyhudi.operations.write.write_rows import run_write
@@ -348,9 +347,10 @@ class TableWrites(OpenedTable):
 
     def update(
         self,
-        set: Mapping[str, Any],
+        set: Mapping[str, Any] | None = None,
         where: Filter | Column | None = None,
         *,
+        values: Mapping[str, Any] | None = None,
         spark: SparkSession | None = None,
         once: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
@@ -358,16 +358,17 @@ class TableWrites(OpenedTable):
     ) -> WriteResult:
         """Update some columns of the records that match `where`.
 
-        A record keeps its key and, except on Spark, its partition. The changed rows are upserted, so the table's merge
+        A record keeps its key; a changed partition column moves it. The changed rows are upserted, so the table's merge
         mode applies: with an equal or later ordering value the changed row wins, with an earlier one it loses. If
         another writer changes one of the file groups concurrently, the update is computed again. Without `spark` the
         changed rows are held in memory.
 
         Args:
-            set: Values by column. Text is a literal as in filters (`"'done'"`, `"1.5"`, `"DATE '2024-05-06'"`,
-                `"NULL"`), the name of another column, or a SQL expression (`"fare * 1.1"`, `"upper(city)"`), which
-                requires `pip install "pyhudi[sql]"`; other Python values are literals.
+            set: Values by column. Text is SQL: a literal as in filters (`"'done'"`, `"1.5"`, `"DATE '2024-05-06'"`,
+                `"NULL"`), the name of another column, or an expression (`"fare * 1.1"`, `"upper(city)"`), which
+                requires `pip install "pyhudi[sql]"`; other Python values, and those of `hp.lit`, are literals.
             where: SQL text or tuples, as the filter of `scan`, or another condition in SQL; None updates all records.
+            values: Python values by column: text is text.
             spark: Session that runs the update on the cluster; values and `where` are then Spark SQL text or Columns,
                 as in `pyhudi.spark.update`.
             once: Application id and version of this write, as in `upsert`.
@@ -378,24 +379,20 @@ class TableWrites(OpenedTable):
             The instant of the write, and its statistics.
 
         Raises:
-            InvalidRequest: A column does not exist, is a key or partition field, or cannot hold its value.
+            InvalidRequest: A column does not exist, or cannot hold its value, or a record would get another key.
             WriteConflict: Conflicts with other writers exhausted the retries.
             Unsupported: An expression contains a query, or a function that DuckDB lacks.
 
         Example:
             >>> result = table.update({"status": "'done'"}, where="fare > 10")
             >>> result = table.update({"fare": "fare * 2"}, where="fare % 2 = 1")
+            >>> result = table.update(values={"note": "2025-01-01"}, where="id = 1")
         """
+        assigned = assignments(set, values)
         parsed = self._open.parse(TABLE_OPERATIONS["update"], with_arguments(options, once=once, commit_metadata=commit_metadata))
         if spark is not None:
-            return update_on_spark(self._open, parsed, spark, set, where)
-        engine, condition = self._open.engine(None, parsed), _filter_of(where)
-        if needs_sql(set, condition):
-            return update_by_sql(self._open, parsed, set, condition)
-        return self._open.write(
-            lambda settings: run_update(self._open.load_context(parsed), engine, set, condition, settings),
-            WriteSettings.of(parsed, WriteOperation.UPSERT),
-        )
+            return update_on_spark(self._open, parsed, spark, assigned, where)
+        return update_embedded(self._open, parsed, assigned, _filter_of(where))
 
     def merge(
         self,

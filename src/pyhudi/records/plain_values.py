@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -9,6 +10,32 @@ import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A Python value in an assignment, where text is SQL otherwise.
+
+    Attributes:
+        value: The value.
+    """
+
+    value: Any
+
+
+def lit(value: Any) -> Literal:
+    """Mark a Python value as a value, in assignments of `Table.update` and `Table.merge`, where text is SQL otherwise.
+
+    Args:
+        value: The value.
+
+    Returns:
+        The marked value.
+
+    Example:
+        >>> result = table.update({"note": hp.lit("2025-01-01")}, where="id = 1")
+    """
+    return Literal(value)
 
 
 def plain_value(value: Any, what: str) -> Any:

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.format.meta_columns import RECORD_KEY
+from pyhudi.format.meta_columns import META_COLUMNS, RECORD_KEY
 from pyhudi.options import write_options
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, UpdateMode
 from pyhudi.records.ordering import NO_ORDERING, BoolMask, Ordering, newer_or_equal
@@ -242,22 +242,6 @@ class CommitTimeRule(CommonRule):
     combine = merge
 
 
-class RejectDuplicates(CommitTimeRule):
-    """Rule between rows of one batch that rejects duplicate keys.
-
-    Attributes:
-        text: Message of the error, with a {key} placeholder.
-    """
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
-
-    def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
-        """Raise InvalidRequest: two rows have the same key."""
-        raise InvalidRequest(self.text.format(key=newer.column(RECORD_KEY)[0].as_py()))
-
-
 class EventTimeRule(CommonRule):
     """Rule of EVENT_TIME_ORDERING.
 
@@ -291,6 +275,29 @@ class EventTimeRule(CommonRule):
         return Merged(choose_rows(older, newer, wins), np.ones(newer.num_rows, dtype=np.bool_), wins)
 
     combine = merge
+
+
+class OneRowPerRecord(EventTimeRule):
+    """Rule between the changed rows of one record: the one with the largest ordering value, of which there has to be one.
+
+    Attributes:
+        text: Message of the error for rows with equal values, with the placeholders {key} and {rows}.
+    """
+
+    def __init__(self, text: str, ordering: Ordering = NO_ORDERING) -> None:
+        super().__init__(ordering)
+        self.text = text
+
+    def refuse_ties(self, winners: pa.Table, others: pa.Table) -> None:
+        """Raise InvalidRequest if one of the other rows, aligned with the winners, has an equal ordering value."""
+        ties = np.ones(others.num_rows, dtype=np.bool_)
+        if self.ordering:
+            ties = newer_or_equal(self.ordering.values(winners), self.ordering.values(others))
+        if ties.any():
+            row = int(np.flatnonzero(ties)[0])
+            data = [name for name in others.column_names if name not in META_COLUMNS and not name.startswith("#")]
+            shown = [f"{rows.select(data).slice(row, 1).to_pylist()[0]!r:.100}" for rows in (winners, others)]
+            raise InvalidRequest(self.text.format(key=others.column(RECORD_KEY)[row].as_py(), rows=" and ".join(shown)))
 
 
 def built_in_rule(settings: MergeSettings) -> RecordMergeRule | None:
@@ -390,6 +397,10 @@ def combine_duplicates(
             positions[active] = len(winner) + np.arange(len(active))
             merged = pa.concat_tables([merged, relabel(outcome.rows, merged.schema)]).take(pa.array(positions))
             alive[active] = outcome.is_live
+    if isinstance(rule, OneRowPerRecord):
+        winner_of_member = np.repeat(winner, sizes)
+        others = members != winner_of_member
+        rule.refuse_ties(rows.take(pa.array(winner_of_member[others])), rows.take(pa.array(members[others])))
     if merged is None:
         return rows.take(pa.array(np.sort(np.r_[np.flatnonzero(~repeated), winner])))
     single = rows.take(pa.array(np.flatnonzero(~repeated)))

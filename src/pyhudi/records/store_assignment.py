@@ -64,17 +64,18 @@ def check_storable(input_schema: pa.Schema, target_schema: pa.Schema, *, casts_t
             )
 
 
-def store_column(array: pa.Array, field: pa.Field, *, exact: bool = False) -> pa.Array:
+def store_column(array: pa.Array, field: pa.Field, *, exact: bool = False, by_name: bool = True) -> pa.Array:
     """Cast values of an UPDATE or MERGE to the type of their column. Raises InvalidRequest for values that do not fit it.
 
     Args:
         array: The values.
         field: The column.
         exact: Values must not be rounded or truncated.
+        by_name: Fields of structs are matched by name, not by position.
     """
-    check_storable(pa.schema([(field.name, array.type)]), pa.schema([field]), casts_text=True, by_name=True)
+    check_storable(pa.schema([(field.name, array.type)]), pa.schema([field]), casts_text=True, by_name=by_name)
     batch = pa.RecordBatch.from_arrays([array], [field.name])
-    return stored(batch, pa.schema([field]), (field.name,) if exact else (), by_name=True).column(0)
+    return stored(batch, pa.schema([field]), (field.name,) if exact else (), by_name=by_name).column(0)
 
 
 def _check_exact(array: pa.Array, result: pa.Array, name: str) -> None:

@@ -1,66 +1,68 @@
-"""DML on the embedded engine: UPDATE, DELETE and MERGE. DuckDB computes rows from one snapshot, written as one commit.
+"""DML on the embedded engine: UPDATE, DELETE and MERGE, of SQL and of `Table.update` and `Table.merge` with SQL expressions.
 
-    UPDATE   the rows that match the condition, with the assigned values
-    DELETE   the keys of the rows that match the condition
-    MERGE    for each clause, the joined rows of table and source for which it is the first matching clause
+DuckDB joins the rows of one snapshot, chooses the clause of each, and computes expressions; `operations.changes` makes the
+rows to write from that. The changed rows are held in memory.
 
-The commit is based on the snapshot from which the rows were computed; after a conflict with another writer they are
-computed again. A record keeps its key and its partition. The changed rows are held in memory.
+Values and conditions of the Python methods that filters and literals express keep their meaning (docs/filters.md); other
+text is an expression of Spark SQL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from sqlglot import exp
 
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.engine import LocalEngine
-from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from pyhudi.operations.admin.stored_settings import column_default
+from pyhudi.errors import Unsupported
+from pyhudi.format.meta_columns import META_COLUMNS
+from pyhudi.operations.changes.bound_clauses import SOURCE, TARGET, BoundClause, explicit_values, resolve_name
+from pyhudi.operations.changes.changed_rows import JoinedRows, columns_to_read, identifying_columns
+from pyhudi.operations.changes.run_changes import Evaluator, run_embedded_changes
+from pyhudi.operations.changes.statement import (
+    Clause,
+    ClauseAction,
+    ClauseRows,
+    Computed,
+    DeleteStatement,
+    MergeStatement,
+    UpdateStatement,
+)
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, semi_join_filter
-from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, DeleteStatement, MergeStatement, UpdateStatement
 from pyhudi.operations.write.delete_where import key_names, run_delete_where
-from pyhudi.operations.write.update_merge import (
-    check_identity,
-    columns_to_read,
-    data_columns,
-    delete_ordering,
-    run_merge_changes,
-    stored_key_columns,
-)
-from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.declaration import Options
 from pyhudi.options.write_options import THREADS, TIMESTAMPS_NANOSECONDS
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
-from pyhudi.records.filters.filter_parser import Filter
+from pyhudi.records.filters.filter_parser import Filter, is_filter
 from pyhudi.records.filters.pushdown import compares_identically
-from pyhudi.records.keys.key_spec import partition_columns
-from pyhudi.records.ordering import Ordering, delete_applies
+from pyhudi.records.record_merge import combine_to_array
 from pyhudi.records.schema_cast import same_type
-from pyhudi.records.sql_quoting import quote_identifier
-from pyhudi.records.store_assignment import check_storable, stored
+from pyhudi.records.sql_quoting import quote_identifier, quote_name
+from pyhudi.records.store_assignment import stored
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.column_aliases import check_alias
-from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark
-from pyhudi.sql_engine.sql_pushdown import equality_columns, is_exact_in_duckdb, row_predicate
+from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark, to_duck
+from pyhudi.sql_engine.sql_pushdown import conjuncts, equality_columns, is_exact_in_duckdb, row_predicate
+from pyhudi.sql_engine.table_references import parse_expression_text
 from pyhudi.table.table_config import TableConfig
-from pyhudi.tasks.incoming_layout import DELETE_COLUMN
+from pyhudi.table.table_context import TableContext
 
-__all__ = ["delete_rows", "merge_rows", "update_rows"]
+__all__ = ["delete_rows", "merge_by_sql", "merge_rows", "update_by_sql", "update_rows"]
 
-_TARGET, _SOURCE, _MARK, _KEPT = "pyhudi_target", "pyhudi_source", "pyhudi_is_there", "pyhudi_keeps_its_place"
-_ORDERING = "pyhudi_ordering_"
+_TARGET, _SOURCE, _MARK = "pyhudi_target", "pyhudi_source", "pyhudi_is_there"
+_ROW, _CLAUSE, _VALUE = "pyhudi_source_row", "pyhudi_clause", "pyhudi_value_"
 
 
 class Prepare(Protocol):
@@ -69,34 +71,57 @@ class Prepare(Protocol):
     def __call__(self, database: Database, query: S.SelectQuery, *, expression: bool = False) -> str: ...
 
 
-def update_rows(
-    table: TableHandle, parsed: Options, change: UpdateStatement, prepare: Prepare, among: Filter | None = None
-) -> WriteResult:
+# ---------------------------------------------------------------------------------------------------------------------
+# Statements
+
+
+def update_rows(table: TableHandle, parsed: Options, change: UpdateStatement, prepare: Prepare) -> WriteResult:
     """Execute UPDATE.
 
     Args:
+        table: The table.
         parsed: Options of the write.
-        change: The update; values and conditions are parsed SQL, values can be scalars.
+        change: The update; values and conditions are parsed SQL.
         prepare: Translation of expressions.
-        among: Filter on the rows, in addition to the condition.
 
     Raises:
-        InvalidRequest: Unknown columns, and key and partition fields.
+        InvalidRequest: Unknown columns, and other values for key fields.
     """
+    clause = Clause(ClauseAction.UPDATE, change.values, rows=ClauseRows.OF_TARGET)
+    return _run(
+        table, parsed, _UpdateRows(prepare, parsed, change.where, change.alias or TARGET, clause, is_sql=True), by_name=False
+    )
 
-    def changed(query: SnapshotQuery) -> pa.Table:
-        columns, config = data_columns(query.schema), table.context.config
-        with _opened(query, change.alias or "target", change.where, parsed) as (database, target):
-            assigned = _assigned(config, database, columns, change.values, prepare)
-            _check_identity_stays(config, assigned)
-            where = "" if change.where is None else f" WHERE ({prepare(database, change.where, expression=True)})"
-            values = [assigned.get(name, f"{target}.{quote_identifier(name)}") for name in columns.names]
-            text = _select(values, _identity(query), target) + f" FROM {_TARGET} AS {target}{where}"
-            rows = _rows(config, database, text, columns, _identity(query))
-        check_identity(config, rows)
-        return _marked(rows.select([*columns.names, *stored_key_columns(config)]), deletes=False)
 
-    return _changed(table, parsed, "update", changed, "the table has two rows of record {key!r} that match the condition", among)
+def update_by_sql(table: TableHandle, options: Options, statement: UpdateStatement) -> WriteResult:
+    """Run `Table.update`. Raises InvalidRequest for expressions that do not fit the table, Unsupported for subqueries."""
+    filters = statement.where is not None and is_filter(statement.where)
+    where = None if filters or statement.where is None else _condition(statement.where)
+    clause = Clause(ClauseAction.UPDATE, statement.values, rows=ClauseRows.OF_TARGET)
+    among = statement.where if filters else None
+    return _run(table, options, _UpdateRows(_prepare, options, where, TARGET, clause, among, is_sql=False))
+
+
+def merge_rows(table: TableHandle, parsed: Options, change: MergeStatement, prepare: Prepare) -> WriteResult:
+    """Execute MERGE. The source is a parsed query; other arguments as in `update_rows`.
+
+    Raises:
+        InvalidRequest: Two rows change one record, or an existing record would be inserted.
+    """
+    _refuse_queries(change)
+    return _run(table, parsed, _MergeRows(prepare, parsed, change, is_sql=True), by_name=False)
+
+
+def merge_by_sql(table: TableHandle, options: Options, statement: MergeStatement) -> WriteResult:
+    """Run `Table.merge`. Errors as in `update_by_sql`."""
+    target, source = statement.target_alias, statement.source_alias
+    names = statement.on if isinstance(statement.on, tuple) else ()
+    equated = [f"{_quoted(target, name)} = {_quoted(source, name)}" for name in names]
+    on = _expression(" AND ".join(equated)) if names else _condition(statement.on)
+    conditions = [None if clause.where is None else _condition(clause.where) for clause in statement.clauses]
+    clauses = tuple(replace(clause, where=where) for clause, where in zip(statement.clauses, conditions, strict=True))
+    evaluator = _MergeRows(_prepare, options, replace(statement, on=on, clauses=clauses), is_sql=False)
+    return _run(table, options, evaluator, first_columns=statement.source.schema, aliases=(target, source))
 
 
 def delete_rows(table: TableHandle, parsed: Options, change: DeleteStatement, prepare: Prepare) -> WriteResult:
@@ -104,7 +129,7 @@ def delete_rows(table: TableHandle, parsed: Options, change: DeleteStatement, pr
     names = key_names(table.context.config)
 
     def keys_of(query: SnapshotQuery) -> pa.Table:
-        with _opened(query, change.alias or "target", change.where, None) as (database, target):
+        with _opened(query, change.alias or TARGET, change.where, None) as (database, target):
             where = "" if change.where is None else f" WHERE ({prepare(database, change.where, expression=True)})"
             keys = ", ".join(f"{target}.{quote_identifier(name)}" for name in names)
             matches = database.table(f"SELECT {keys} FROM {_TARGET} AS {target}{where}")
@@ -117,216 +142,243 @@ def delete_rows(table: TableHandle, parsed: Options, change: DeleteStatement, pr
     )
 
 
-def merge_rows(table: TableHandle, parsed: Options, change: MergeStatement, prepare: Prepare) -> WriteResult:
-    """Execute MERGE. The source is a parsed query, or an Arrow table; other arguments as in `update_rows`.
+def _run(table: TableHandle, parsed: Options, evaluator: Evaluator, **how: Any) -> WriteResult:
+    engine = LocalEngine(parsed.integer(THREADS))
+    return table.write(
+        lambda settings: run_embedded_changes(table.load_context(parsed), engine, evaluator, settings, **how),
+        WriteSettings.of(parsed, WriteOperation.UPSERT),
+    )
 
-    Raises:
-        InvalidRequest: Two rows change one record, or an existing record would be inserted.
-    """
-    _refuse_queries(change)
-    has_one_place = WriteSettings.of(parsed, WriteOperation.UPSERT).index.index_type.is_global
 
-    def changed(query: SnapshotQuery) -> pa.Table:
-        with closing(Database(truncates_nanoseconds=_truncates_nanoseconds(parsed))) as database:
-            merge = _StatementMerge.of(table.context.config, change, query, database, prepare)
-            database.add(_TARGET, RowSource(Scan(merge.candidate_rows(change)).to_reader))
-            parts = [merge.changed(number, clause) for number, clause in enumerate(change.clauses)]
-            for part, clause in zip(parts, change.clauses, strict=True):
-                if clause.outcome is ClauseAction.INSERT and not merge.config.keys.generates_keys:
-                    merge.check_no_existing_keys(part, in_any_partition=has_one_place)
-        return pa.concat_tables(parts)
+# ---------------------------------------------------------------------------------------------------------------------
+# Expressions of Python methods
 
-    message = "several rows of the source would change or insert record {key!r}: leave one of them in the source"
-    return _changed(table, parsed, "merge", changed, message)
+
+def _condition(condition: Any) -> S.SelectQuery:
+    if not isinstance(condition, str):
+        raise Unsupported("a statement with computed values or a condition in on= takes its conditions as SQL text")
+    if "\\" in condition and is_filter(condition):
+        raise Unsupported(f"condition {condition!r}: a backslash is an escape in SQL, and not in filters")
+    return _expression(condition)
+
+
+def _expression(text: str) -> S.SelectQuery:
+    expression = parse_expression_text(text, S.Fragment(text))
+    if expression.references:
+        raise Unsupported(f"a query within {text!r}: Table.update and Table.merge evaluate expressions only. Use hp.sql")
+    return expression
+
+
+def _quoted(*parts: str) -> str:
+    return ".".join(map(quote_name, parts))
+
+
+def _prepare(database: Database, query: S.SelectQuery, *, expression: bool = False) -> str:
+    return to_duck(read_spark(query.body.text, expression=expression))
+
+
+def _computed(value: Computed) -> S.SelectQuery:
+    return _expression(value.expression) if isinstance(value.expression, str) else value.expression
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Evaluators
 
 
 @dataclass(frozen=True, slots=True)
-class _StatementMerge:
-    """A merge with one snapshot of the table.
+class _UpdateRows:
+    """The rows of an update.
 
     Attributes:
-        config: Configuration of the table.
-        query: Query of all rows of the table.
-        database: Database with the source rows.
-        target: Quoted alias of the table.
-        source: Quoted alias of the source.
-        source_columns: Columns of the source.
-        on: The ON condition, in DuckDB's dialect.
-        conditions: Condition of each clause, in DuckDB's dialect.
         prepare: Translation of expressions.
+        options: Options of the statement.
+        where: The condition.
+        alias: Qualifier of the table's columns.
+        clause: The only clause.
+        among: Filter on the rows, in addition to the condition.
+        is_sql: Values are parsed SQL and DEFAULT.
     """
 
-    config: TableConfig
-    query: SnapshotQuery
-    database: Database
-    target: str
-    source: str
-    source_columns: tuple[str, ...]
-    on: str
-    conditions: tuple[str, ...]
     prepare: Prepare
+    options: Options
+    where: S.SelectQuery | None
+    alias: str
+    clause: Clause
+    among: Filter | None = None
+    is_sql: bool = field(kw_only=True)
+
+    def load(self, config: TableConfig, table: pa.Schema) -> tuple[None, Sequence[Clause]]:
+        """Return the only clause."""
+        return None, (_explicit(config, table, self.clause, ()) if self.is_sql else self.clause,)
+
+    def equated(self, table: pa.Schema, source: pa.Schema) -> None:
+        """Return None: there is no source."""
+
+    def plan(self, context: TableContext) -> SnapshotQuery:
+        """Plan the query of the rows."""
+        return plan_snapshot_query(context, columns_to_read(context.config), self.among)
+
+    def join(self, query: SnapshotQuery, source: pa.Table | None, clauses: Sequence[BoundClause]) -> Sequence[JoinedRows]:
+        """Return the rows of the only clause."""
+        (clause,) = clauses
+        with _opened(query, self.alias, self.where, self.options) as (database, target):
+            columns = _Columns.of(query, clauses, lambda value: self.prepare(database, _computed(value), expression=True))
+            where = "" if self.where is None else f" WHERE ({self.prepare(database, self.where, expression=True)})"
+            rows = database.table(f"SELECT {columns.text(target)} FROM {_TARGET} AS {target}{where}")
+        return [columns.joined(rows, 0, clause)]
+
+
+@dataclass(frozen=True, slots=True)
+class _MergeRows:
+    """The rows of a merge.
+
+    Attributes:
+        prepare: Translation of expressions.
+        options: Options of the statement.
+        statement: The merge; its conditions are parsed SQL. Its source is a parsed query or an Arrow table.
+        is_sql: Values are parsed SQL and DEFAULT.
+    """
+
+    prepare: Prepare
+    options: Options
+    statement: MergeStatement
+    is_sql: bool
+
+    @property
+    def _on(self) -> exp.Expr:
+        return read_spark(self.statement.on.body.text, expression=True)
+
+    def load(self, config: TableConfig, table: pa.Schema) -> tuple[pa.Table, Sequence[Clause]]:
+        """Return the source rows and the clauses."""
+        source, clauses = self.statement.source, self.statement.clauses
+        if not self.is_sql:
+            return source, clauses
+        with closing(Database(truncates_nanoseconds=_truncates_nanoseconds(self.options))) as database:
+            text = self.prepare(database, source)
+            names = database.schema(text).names
+            if source.column_names:
+                check_alias(self.statement.source_alias, len(source.column_names), len(names))
+            given = [name for name in names if name not in META_COLUMNS]
+            rows = database.table(f"SELECT {', '.join(map(quote_identifier, given))} FROM ({text})")
+        return rows, tuple(_explicit(config, table, clause, given, self.statement.source_alias) for clause in clauses)
+
+    def equated(self, table: pa.Schema, source: pa.Schema) -> Mapping[str, str] | None:
+        """Return the columns that ON equates; None if it has other conditions."""
+        columns = equality_columns(self._on, self.statement.target_alias, self.statement.source_alias)
+        names = {resolve_name(ours, table.names): resolve_name(theirs, source.names) for ours, theirs in columns.items()}
+        pairs = {ours: theirs for ours, theirs in names.items() if ours and theirs}
+        same = all(same_type(table.field(ours).type, source.field(theirs).type) for ours, theirs in pairs.items())
+        return pairs if same and len(pairs) == len(list(conjuncts(self._on))) else None
+
+    def plan(self, context: TableContext) -> SnapshotQuery:
+        """Plan the query of all rows; `join` narrows it."""
+        return plan_snapshot_query(context, columns_to_read(context.config))
+
+    def join(self, query: SnapshotQuery, source: pa.Table | None, clauses: Sequence[BoundClause]) -> Sequence[JoinedRows]:
+        """Return the rows of each clause."""
+        assert source is not None, "a merge has a source"
+        rows = {clause.rows for clause in clauses}
+        join = _JOINS[ClauseRows.OF_SOURCE in rows, ClauseRows.OF_TARGET in rows]
+        with closing(Database()) as database:
+            database.known_columns.update((*query.schema.names, *source.column_names))
+            numbers = pa.array(np.arange(source.num_rows, dtype=np.int64))
+            database.add(_SOURCE, source.append_column(_ROW, numbers))
+            database.add(_TARGET, RowSource(Scan(self._candidates(query, source)).to_reader))
+            target, alias = map(quote_identifier, (self.statement.target_alias, self.statement.source_alias))
+            conditions = {
+                ClauseRows.MATCHED: f"{target}.{_MARK} AND {alias}.{_ROW} IS NOT NULL",
+                ClauseRows.OF_SOURCE: f"{target}.{_MARK} IS NULL",
+                ClauseRows.OF_TARGET: f"{alias}.{_ROW} IS NULL",
+            }
+            cases: list[str] = []
+            for number, clause in enumerate(clauses):
+                where = "" if clause.where is None else f" AND ({self.prepare(database, clause.where, expression=True)})"
+                cases.append(f"WHEN {conditions[clause.rows]}{where} THEN {number}")
+            chosen = f"CASE {' '.join(cases)} END"
+            columns = _Columns.of(query, clauses, lambda value: self.prepare(database, _computed(value), expression=True), chosen)
+            joined = database.table(
+                f"SELECT {columns.text(target)}, {alias}.{_ROW} AS {_ROW}, {chosen} AS {_CLAUSE} "
+                f"FROM (SELECT *, TRUE AS {_MARK} FROM {_TARGET}) AS {target} {join} {_SOURCE} AS {alias} "
+                f"ON ({self.prepare(database, self.statement.on, expression=True)}) WHERE ({chosen}) IS NOT NULL"
+            ).sort_by(_ROW)
+        return [columns.joined(joined, number, clause) for number, clause in enumerate(clauses)]
+
+    def _candidates(self, query: SnapshotQuery, source: pa.Table) -> SnapshotQuery:
+        """Table rows that source rows can match; all rows if a clause applies to rows that are not matched by the source."""
+        statement = self.statement
+        if any(clause.rows is ClauseRows.OF_TARGET for clause in statement.clauses):
+            return query
+        tree, alias = self._on, statement.target_alias
+        predicate = row_predicate(tree, alias, query.schema, has_single_table=False, is_plain=is_exact_in_duckdb)
+        candidates = _narrowed(query, predicate)
+        equated = equality_columns(tree, alias, statement.source_alias)
+        pairs = {}
+        for column in query.schema:
+            theirs = resolve_name(equated.get(column.name.casefold(), ""), source.column_names)
+            if theirs and compares_identically(column.type) and same_type(column.type, source.schema.field(theirs).type):
+                pairs[column.name] = source.column(theirs)
+        if not pairs:
+            return candidates
+        keys = pa.table(pairs).group_by(list(pairs), use_threads=False).aggregate([])
+        return candidates if keys.num_rows > MAX_JOIN_KEYS else semi_join_filter(candidates, keys)
+
+
+_JOINS = {(False, False): "JOIN", (True, False): "RIGHT JOIN", (False, True): "LEFT JOIN", (True, True): "FULL JOIN"}
+"""Join type, by whether clauses apply to unmatched rows of the source and of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of a query that joins rows: those of the table row, and the computed values of each clause.
+
+    Attributes:
+        schema: Columns of the table row.
+        values: The computed values: number of the clause, column and expression.
+    """
+
+    schema: pa.Schema
+    values: Sequence[tuple[int, str, str]]
 
     @classmethod
     def of(
-        cls, config: TableConfig, statement: MergeStatement, query: SnapshotQuery, database: Database, prepare: Prepare
-    ) -> _StatementMerge:
-        aliases: tuple[str, ...] = ()
-        if isinstance(statement.source, pa.Table):
-            name = database.new_name()
-            database.add(name, statement.source)
-            text = f"SELECT * FROM {name}"
-        else:
-            text, aliases = prepare(database, statement.source), statement.source.column_names
-        columns = database.schema(text).names
-        if aliases:
-            check_alias(statement.source_alias, len(aliases), len(columns))
-        given = tuple(name for name in columns if name not in META_COLUMNS)
-        database.known_columns.update((*query.schema.names, *given))
-        # Computed once: each clause joins with the same rows.
-        database.materialize(_SOURCE, f"SELECT {', '.join(map(quote_identifier, given))}, TRUE AS {_MARK} FROM ({text})")
-        target, source = quote_identifier(statement.target_alias), quote_identifier(statement.source_alias)
-        rows = {
-            ClauseRows.MATCHED: f"{target}.{_MARK} AND {source}.{_MARK}",
-            ClauseRows.OF_SOURCE: f"{target}.{_MARK} IS NULL",
-            ClauseRows.OF_TARGET: f"{source}.{_MARK} IS NULL",
-        }
-        conditions = []
-        for clause in statement.clauses:
-            also = "" if clause.where is None else f" AND ({prepare(database, clause.where, expression=True)})"
-            conditions.append(rows[clause.rows] + also)
-        on = prepare(database, statement.on, expression=True)
-        return cls(config, query, database, target, source, given, on, tuple(conditions), prepare)
+        cls, query: SnapshotQuery, clauses: Sequence[BoundClause], translate: Callable[[Computed], str], chosen: str = ""
+    ) -> _Columns:
+        """chosen: expression of the number of the row's clause; "" for a single one."""
+        values = []
+        for number, clause in enumerate(clauses):
+            for name, value in clause.values.items():
+                if isinstance(value, Computed):
+                    text = translate(value)
+                    # A value is computed only for rows of its clause, as it may be an error for others.
+                    values.append((number, name, f"CASE WHEN ({chosen}) = {number} THEN ({text}) END" if chosen else text))
+        return cls(identifying_columns(query.schema), values)
 
-    def candidate_rows(self, statement: MergeStatement) -> SnapshotQuery:
-        """Table rows that source rows can match; all rows if a clause applies to rows that are not matched by the source."""
-        if any(clause.rows is ClauseRows.OF_TARGET for clause in statement.clauses):
-            return self.query
-        tree, schema, alias = read_spark(statement.on.body.text, expression=True), self.query.schema, statement.target_alias
-        predicate = row_predicate(tree, alias, schema, has_single_table=False, is_plain=is_exact_in_duckdb)
-        candidates = _narrowed(self.query, predicate)
-        equated = equality_columns(tree, alias, statement.source_alias)
-        named = {name.casefold(): name for name in self.source_columns}
-        held = self.database.schema(f"SELECT * FROM {_SOURCE}")
-        pairs = {
-            field.name: named[theirs]
-            for field in schema
-            if (theirs := equated.get(field.name.casefold())) in named
-            and compares_identically(field.type)
-            and same_type(field.type, held.field(named[theirs]).type)
-        }
-        if not pairs:
-            return candidates
-        columns = ", ".join(f"{quote_identifier(theirs)} AS {quote_identifier(ours)}" for ours, theirs in pairs.items())
-        keys = self.database.table(f"SELECT DISTINCT {columns} FROM {_SOURCE} LIMIT {MAX_JOIN_KEYS + 1}")
-        return candidates if keys.num_rows > MAX_JOIN_KEYS else semi_join_filter(candidates, keys)
+    def text(self, target: str) -> str:
+        """The SELECT list."""
+        table = [f"{target}.{quote_identifier(name)}" for name in self.schema.names]
+        return ", ".join([*table, *(f"({text}) AS {_VALUE}{at}" for at, (_, _, text) in enumerate(self.values))])
 
-    def changed(self, number: int, clause: Clause) -> pa.Table:
-        """The rows of a clause in the form in which they are written, with a delete marker."""
-        columns = data_columns(self.query.schema)
-        stored_names = stored_key_columns(self.config)
-        inserts = clause.outcome is ClauseAction.INSERT
-        identity = stored_names if inserts else _identity(self.query)
-        values, keeps = self._values(clause, columns)
-        earlier = "".join(f" AND NOT coalesce({condition}, FALSE)" for condition in self.conditions[:number])
-        join = {
-            ClauseRows.MATCHED: "JOIN",
-            ClauseRows.OF_SOURCE: "RIGHT JOIN",
-            ClauseRows.OF_TARGET: "LEFT JOIN",
-        }[clause.rows]
-        ordering, ordered = self._delete_ordering(clause)
-        source_values = "".join(f", {self.source}.{quote_identifier(name)} AS {_ORDERING}{at}" for at, name in enumerate(ordered))
-        text = (
-            f"{_select(values, identity, self.target)}, ({keeps}) AS {_KEPT}{source_values} "
-            f"FROM (SELECT *, TRUE AS {_MARK} FROM {_TARGET}) AS {self.target} {join} {_SOURCE} AS {self.source} ON ({self.on}) "
-            f"WHERE ({self.conditions[number]}){earlier}"
-        )
-        heads = () if ordering is None else ordering.heads
-        more = [columns.field(head).with_name(f"{_ORDERING}{at}").with_nullable(True) for at, head in enumerate(heads)]
-        rows = _rows(self.config, self.database, text, columns, identity, more=(pa.field(_KEPT, pa.bool_()), *more))
-        if ordering is not None:
-            deleting = rows.select([field.name for field in more]).rename_columns(list(heads))
-            rows = rows.filter(pa.array(delete_applies(ordering, rows, deleting)))
-        if not pc.all(rows.column(_KEPT), min_count=0).as_py():
-            raise InvalidRequest(
-                "a MERGE would change the key or partition of a record, which keeps both: delete the record and insert it under "
-                "another key, or assign the other columns only"
-            )
-        if identity and not inserts:
-            check_identity(self.config, rows.drop_columns([_KEPT, *(field.name for field in more)]))
-        return _marked(rows.select([*columns.names, *stored_names]), deletes=clause.outcome is ClauseAction.DELETE)
+    def joined(self, rows: pa.Table, number: int, clause: BoundClause) -> JoinedRows:
+        """The rows of a clause from the result of the query."""
+        if _CLAUSE in rows.column_names:
+            rows = rows.filter(pc.equal(rows.column(_CLAUSE), number))
+        rows = rows.combine_chunks()
+        names = {name: f"{_VALUE}{at}" for at, (of, name, _) in enumerate(self.values) if of == number}
+        computed = {name: combine_to_array(rows.column(column)) for name, column in names.items()}
+        target = None
+        if clause.rows is not ClauseRows.OF_SOURCE:
+            held = rows.select(list(range(len(self.schema))))
+            target = pa.Table.from_batches([stored(batch, self.schema) for batch in held.to_batches()], self.schema)
+        return JoinedRows(None if clause.rows is ClauseRows.OF_TARGET else combine_to_array(rows.column(_ROW)), target, computed)
 
-    def _delete_ordering(self, clause: Clause) -> tuple[Ordering | None, Sequence[str]]:
-        """The ordering that decides whether a clause deletes a row, and the columns of the source that have its values."""
-        if clause.outcome is not ClauseAction.DELETE or clause.rows is not ClauseRows.MATCHED:
-            return None, ()
-        named = {name.casefold(): name for name in self.source_columns}
-        heads = [head for head in self.config.merge.ordering.heads if head.casefold() in named]
-        ordering = delete_ordering(self.config, heads)
-        return ordering, () if ordering is None else [named[head.casefold()] for head in ordering.heads]
 
-    def _values(self, clause: Clause, columns: pa.Schema) -> tuple[list[str], str]:
-        """Value of each table column, and the condition that a source row has the key and partition of the changed row."""
-        inserts = clause.outcome is ClauseAction.INSERT
-        if clause.outcome is ClauseAction.DELETE:
-            return [f"{self.target}.{quote_identifier(name)}" for name in columns.names], "TRUE"
-        if clause.values is None:
-            values, keeps = self._all_of_source(columns, inserts=inserts)
-        else:
-            values, keeps = _assigned(self.config, self.database, columns, clause.values, self.prepare), "TRUE"
-            if not inserts:
-                values, keeps = self._without_identity(values)
-        if inserts:
-            omitted: dict[str, Any] = {name: None for name in columns.names if name not in values}
-            values |= _assigned(self.config, self.database, columns, omitted, self.prepare)
-        return [values.get(name, f"{self.target}.{quote_identifier(name)}") for name in columns.names], keeps
-
-    def _all_of_source(self, columns: pa.Schema, *, inserts: bool) -> tuple[dict[str, str], str]:
-        by_name = {name.lower(): name for name in columns.names}
-        unknown = [name for name in self.source_columns if name.lower() not in by_name]
-        if unknown:
-            raise Unsupported(
-                f"`*` in a clause of MERGE, but the source has columns that the table lacks ({', '.join(unknown)}): name the "
-                "columns, or ALTER TABLE first"
-            )
-        every = {by_name[name.lower()]: f"{self.source}.{quote_identifier(name)}" for name in self.source_columns}
-        return (every, "TRUE") if inserts else self._without_identity(every)
-
-    def _without_identity(self, values: dict[str, str]) -> tuple[dict[str, str], str]:
-        """The values without key and partition fields, and the condition that these are those of the table row."""
-        placing = {*self.config.keys.record_fields, *partition_columns(self.config.keys)}
-        same = [
-            f"{self.target}.{quote_identifier(name)} IS NOT DISTINCT FROM ({text})"
-            for name, text in values.items()
-            if name in placing
-        ]
-        return {name: text for name, text in values.items() if name not in placing}, " AND ".join(same) or "TRUE"
-
-    def check_no_existing_keys(self, inserted: pa.Table, *, in_any_partition: bool) -> None:
-        """Raise InvalidRequest if a row to be inserted has the key of a stored record that ON did not match."""
-        if not inserted.num_rows:
-            return
-        keys = self.config.keys
-        names = keys.record_fields if in_any_partition else (*keys.record_fields, *partition_columns(keys))
-        name, existing = self.database.new_name(), self.database.new_name()
-        self.database.add(name, inserted)
-        self.database.add(existing, RowSource(Scan(self._with_keys_of(inserted)).to_reader))
-        same = " AND ".join(f"t.{quote_identifier(column)} IS NOT DISTINCT FROM i.{quote_identifier(column)}" for column in names)
-        key_list = ", ".join(f"i.{quote_identifier(column)}" for column in names)
-        rows = self.database.table(f"SELECT {key_list} FROM {name} AS i SEMI JOIN {existing} AS t ON {same} LIMIT 1").to_pylist()
-        if rows:
-            raise InvalidRequest(
-                f"MERGE would insert a record that the table has, and that ON does not match: {rows[0]}; compare the record "
-                "key in ON"
-            )
-
-    def _with_keys_of(self, inserted: pa.Table) -> SnapshotQuery:
-        """Table rows that can have the same record keys as the given rows."""
-        fields = self.config.keys.record_fields
-        if not set(fields) <= set(inserted.column_names) or inserted.num_rows > MAX_JOIN_KEYS:
-            return self.query
-        keys = inserted.select(fields)
-        # Null matches nothing, but can be part of a key.
-        return self.query if any(column.null_count for column in keys.columns) else semi_join_filter(self.query, keys)
+def _explicit(config: TableConfig, table: pa.Schema, clause: Clause, source: Sequence[str], alias: str = SOURCE) -> Clause:
+    """The clause of a SQL statement with a value for each column that it assigns."""
+    if clause.action is ClauseAction.DELETE:
+        return clause
+    values = explicit_values(config, table, clause, source, lambda name: _expression(_quoted(alias, name)))
+    computed = {name: value if isinstance(value, pa.Scalar) else Computed(value) for name, value in values.items()}
+    return replace(clause, values=computed)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -357,95 +409,6 @@ def _truncates_nanoseconds(options: Options) -> bool:
 
 def _narrowed(query: SnapshotQuery, predicate: Expr | None) -> SnapshotQuery:
     return query if predicate is None else query.narrowed(None, bind(predicate, query.schema))
-
-
-def _changed(
-    table: TableHandle,
-    parsed: Options,
-    operation: str,
-    change: Callable[[SnapshotQuery], Any],
-    repeated: str,
-    among: Filter | None = None,
-) -> WriteResult:
-    engine = LocalEngine(parsed.integer(THREADS))
-    return table.write(
-        lambda settings: run_merge_changes(
-            table.load_context(parsed),
-            engine,
-            lambda context: plan_snapshot_query(context, columns_to_read(context.config), among),
-            change,
-            settings,
-            description=f"the statement {operation.upper()}",
-            repeated=repeated,
-        ),
-        WriteSettings.of(parsed, WriteOperation.UPSERT),
-    )
-
-
-def _assigned(
-    config: TableConfig, database: Database, columns: pa.Schema, assignments: Mapping[str, Any], prepare: Prepare
-) -> dict[str, str]:
-    """The assigned values by column, in DuckDB's dialect."""
-    by_name = {name.lower(): name for name in columns.names}
-    values: dict[str, str] = {}
-    for column, value in assignments.items():
-        name = by_name.get(column.lower())
-        if name is None:
-            if column.partition(".")[0].lower() in by_name:
-                raise Unsupported(f"a field inside of a struct is assigned: {column}; assign the whole struct")
-            raise InvalidRequest(f"column {column} cannot be assigned: the table has {', '.join(columns.names)}")
-        if name in values:
-            raise InvalidRequest(f"column {name} is assigned twice")
-        if value is None:
-            default = column_default(config, columns.field(name))
-            value = default if default.is_valid else S.SelectQuery(S.Fragment("NULL"), ())
-        if isinstance(value, pa.Scalar):
-            literal = database.new_name()
-            database.add(literal, pa.table({"value": pa.repeat(value, 1)}))
-            values[name] = f"SELECT value FROM {literal}"
-            continue
-        values[name] = prepare(database, value, expression=True)
-    return values
-
-
-def _check_identity_stays(config: TableConfig, assigned: dict[str, str]) -> None:
-    placing = [name for name in (*config.keys.record_fields, *partition_columns(config.keys)) if name in assigned]
-    if placing:
-        raise InvalidRequest(
-            f"column {placing[0]!r} is a key or partition field and cannot be assigned: delete the record and "
-            "insert it under another key"
-        )
-
-
-def _identity(query: SnapshotQuery) -> tuple[str, ...]:
-    """Meta columns that identify the record of a row, if the table has them."""
-    return tuple(name for name in (RECORD_KEY, PARTITION_PATH) if name in query.schema.names)
-
-
-def _select(values: Sequence[str], identity: Sequence[str], target: str) -> str:
-    return (
-        f"SELECT {', '.join([*(f'({value})' for value in values), *(f'{target}.{quote_identifier(name)}' for name in identity)])}"
-    )
-
-
-def _rows(
-    config: TableConfig,
-    database: Database,
-    text: str,
-    columns: pa.Schema,
-    identity: Sequence[str],
-    more: Sequence[pa.Field] = (),
-) -> pa.Table:
-    """Rows of a query: the table's columns in their stored types, followed by further columns."""
-    row_schema = pa.schema([*columns, *(pa.field(name, pa.string()) for name in identity), *more])
-    check_storable(database.schema(text), row_schema, casts_text=True)
-    return pa.Table.from_batches(
-        (stored(batch, row_schema, fixed_columns(config)) for batch in database.batches(text)), row_schema
-    )
-
-
-def _marked(rows: pa.Table, *, deletes: bool) -> pa.Table:
-    return rows.append_column(DELETE_COLUMN, pa.repeat(pa.scalar(deletes), rows.num_rows))
 
 
 def _refuse_queries(statement: MergeStatement) -> None:

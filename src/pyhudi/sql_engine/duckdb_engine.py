@@ -421,6 +421,9 @@ def _as_spark(node: exp.Expr) -> exp.Expr:
         return _exact_decimal(node)
     if isinstance(node, exp.TableSample):
         return _by_row(node)
+    if isinstance(node, exp.Alias) and isinstance(node.parent, exp.Tuple) and isinstance(node.parent.parent, exp.Values):
+        # Names in a row of VALUES have no effect.
+        return node.unalias()
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Star) and node.arg_key == "expressions":
         return exp.alias_(node.copy(), "count(1)", quoted=True) if isinstance(node.parent, exp.Select) else node
     return node

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, DeleteStatement, MergeStatement, UpdateStatement
+from pyhudi.operations.changes.statement import Clause, ClauseAction, ClauseRows, DeleteStatement, MergeStatement, UpdateStatement
 from pyhudi.records.sql_quoting import quote_name
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl_parser import (

@@ -13,7 +13,7 @@ Any other name is left to Spark: a view, or a table of another format.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from pyhudi.api.table import Table
 from pyhudi.engines.spark.blob_function import register_read_blob
 from pyhudi.engines.spark.column_expressions import stored_frame
 from pyhudi.engines.spark.type_conversion import (
+    Column,
     DataFrame,
     SparkSession,
     located,
@@ -36,9 +37,9 @@ from pyhudi.engines.spark.type_conversion import (
     without_rows,
 )
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.admin.stored_settings import column_default
+from pyhudi.operations.changes.bound_clauses import explicit_values
+from pyhudi.operations.changes.statement import Clause, ClauseAction, Computed
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.write.clauses import Clause, ClauseAction, MergeStatement
 from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.options.read_options import BLOB_ROOTS
 from pyhudi.options.supported import parse_options
@@ -315,7 +316,7 @@ def _update(session: SparkStatementSession, statement: S.Update) -> WriteResult:
     return session.operations.update(
         session.spark,
         table.uri,
-        _values(table, statement.change.values),
+        _assigned(table, Clause(ClauseAction.UPDATE, statement.change.values)),
         _condition(statement.change.where),
         alias=statement.change.alias,
         options=session.options,
@@ -339,33 +340,25 @@ def _merge(session: SparkStatementSession, statement: S.MergeInto) -> WriteResul
         storage_options=session.storage_options,
     )
     for clause in change.clauses:
-        values = _clause_values(table, change, clause, names)
+        deletes = clause.action is ClauseAction.DELETE
+        values = None if deletes else _assigned(table, clause, names, change.source_alias)
         merge = merge.with_clause(replace(clause, values=values, where=_condition(clause.where)))
     result: WriteResult = merge.execute()
     return result
 
 
-def _clause_values(table: Table, change: MergeStatement, clause: Clause, source_columns: list[str]) -> dict[str, Any] | None:
-    """Values of a clause as Spark SQL; those of an insert include the defaults of columns that it omits."""
-    values = None if clause.values is None else _values(table, clause.values)
-    if clause.outcome is not ClauseAction.INSERT:
-        return values
-    assigned = {name.lower() for name in (source_columns if values is None else values)}
-    omitted = table_statements.omitted_defaults(table, assigned)
-    defaults = {name: typed_literal(value) for name, value in omitted.items()}
-    if values is None and defaults:
-        values = {name: f"{quote_name(change.source_alias)}.{quote_name(name)}" for name in source_columns}
-    return values if values is None else {**values, **defaults}
+def _assigned(table: Table, clause: Clause, source: Sequence[str] = (), alias: str = "") -> dict[str, Any]:
+    """The values of a clause by table column: Spark SQL of the statement, and literals for defaults."""
+    values = explicit_values(
+        table.config, table.schema(), clause, source, lambda name: Computed(f"{quote_name(alias)}.{quote_name(name)}")
+    )
+    return {name: _value(value) for name, value in values.items()}
 
 
-def _values(table: Table, assignments: Mapping[str, S.SelectQuery | None]) -> dict[str, Any]:
-    """The assigned values by table column: Spark SQL of the statement, and literals for DEFAULT."""
-    values: dict[str, Any] = {}
-    schema = table.schema()
-    for column, value in assignments.items():
-        name = table_statements.resolve_table_column(table, column)
-        values[name] = typed_literal(column_default(table.config, schema.field(name))) if value is None else _text(value)
-    return values
+def _value(value: S.SelectQuery | pa.Scalar | Computed) -> Computed | Column:
+    if isinstance(value, pa.Scalar):
+        return typed_literal(value)
+    return Computed(_text(value)) if isinstance(value, S.SelectQuery) else value
 
 
 def _condition(where: S.SelectQuery | None) -> str | None:

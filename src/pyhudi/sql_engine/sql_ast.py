@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pyhudi.operations.write.clauses import DeleteStatement, MergeStatement, UpdateStatement
+from pyhudi.operations.changes.statement import DeleteStatement, MergeStatement, UpdateStatement
 
 Value = str | int | float | bool | None
 """A literal where a statement allows no expression: arguments of CALL, values of partitions and of properties."""

@@ -73,14 +73,14 @@ def row_predicate(
         has_single_table: True if columns without an alias are columns of this table.
         is_plain: As in `exact_filter`.
     """
-    parts = [_read(part, alias, schema, has_single_table=has_single_table) for part in _all_of(condition)]
+    parts = [_read(part, alias, schema, has_single_table=has_single_table) for part in conjuncts(condition)]
     return exact_filter(join_conditions(And, parts), schema, is_plain=is_plain)
 
 
 def equality_columns(condition: exp.Expr, left: str, right: str) -> dict[str, str]:
     """Equality join columns of a conjunction, in lower case: column of the left alias to column of the right alias."""
     columns: dict[str, str] = {}
-    for part in _all_of(condition):
+    for part in conjuncts(condition):
         if isinstance(part, exp.EQ) and isinstance(part.this, exp.Column) and isinstance(part.expression, exp.Column):
             sides = {side.table.casefold(): side.name.casefold() for side in (part.this, part.expression)}
             if sides.keys() == {left.casefold(), right.casefold()}:
@@ -123,7 +123,7 @@ def _preserves_rows(joins: list[exp.Join], join: exp.Join | None) -> bool:
     return not outer and not (join is not None and join.kind in ("SEMI", "ANTI"))
 
 
-def _all_of(condition: exp.Expr) -> Iterator[exp.Expr]:
+def conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
     todo = [condition]
     while todo:
         part = todo.pop().unnest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -362,13 +362,6 @@ def constant_values(table: Table, statement: S.Insert) -> dict[str, pa.Scalar]:
     for part in static_partition_values(table, statement.partition):
         values[part.column] = partition_scalar(part.value, schema.field(part.column))
     return values
-
-
-def omitted_defaults(table: Table, assigned: Collection[str]) -> dict[str, pa.Scalar]:
-    """Defaults of the columns that an insert does not assign. assigned: names in lower case."""
-    schema = table.schema()
-    names = [name for name in column_defaults(table.config) if name.lower() not in assigned]
-    return {name: column_default(table.config, schema.field(name)) for name in names}
 
 
 def static_partition_values(table: Table, partition: tuple[S.PartitionValue, ...]) -> tuple[S.PartitionValue, ...]:

@@ -43,8 +43,7 @@ def test_update_computes_values(table: hp.Table) -> None:
     [
         ({"v": "v +"}, None, "expected an expression"),
         ({"v": "nope * 2"}, None, "column nope does not exist"),
-        ({"nope": "v * 2"}, None, "nope cannot be assigned"),
-        ({"id": "id * 2"}, None, "key or partition field"),
+        ({"nope": "v * 2"}, None, "cannot assign 'nope'"),
         ({"v": "upper(name)"}, None, "cannot hold"),
         ({"v": "(SELECT max(v) FROM other)"}, None, "a query within"),
         ({"v": 1}, "v * 2 > (SELECT 1 FROM other)", "a query within"),
@@ -70,5 +69,5 @@ def test_merge_by_name_computes_values(table: hp.Table) -> None:
     merge = table.merge({"id": [2, 8], "v": [5, 6]}, on="id").when_matched_update({"v": "target.v * source.v"})
     merge.when_not_matched_insert({"v": "source.v * 100"}).execute()
     assert values(table, "v") == [(1, 10), (2, 100), (3, None), (8, 600)]
-    with pytest.raises(hp.InvalidRequest, match="would insert a record that the table has"):
+    with pytest.raises(hp.InvalidRequest, match="record 1 would be added"):
         table.merge({"id": [1]}, on="target.id = source.id AND false").when_not_matched_insert_all().execute()

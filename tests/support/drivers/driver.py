@@ -12,7 +12,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.errors import HudiError
-from tests.scenarios.scenario import Delete, Merge, Query, Refused, Scenario, Sql, Step, TableSpec, Update, Write
+from tests.scenarios.scenario import Delete, Merge, Query, Refused, Scenario, Sql, Step, TableSpec, Update
 
 
 class Driver:
@@ -21,6 +21,7 @@ class Driver:
     Attributes:
         name: Name of the entry point, for `Scenario.skip`.
         steps: Classes of the steps that the entry point has.
+        takes_values: It takes Python values, and deletes by keys.
         error: Class of the errors that it raises.
         table: Name of the table in statements.
     """
@@ -28,6 +29,7 @@ class Driver:
     name: ClassVar[str]
     table: str = "t"
     steps: ClassVar[tuple[type[Any], ...]]
+    takes_values: ClassVar[bool] = False
     error: ClassVar[type[Exception]] = HudiError
 
     def __init__(self, folder: Path) -> None:
@@ -37,9 +39,7 @@ class Driver:
     def has(cls, step: Step) -> bool:
         """Return True if the entry point has the step. Statements have no Python values, and delete by predicate."""
         has_values = isinstance(step, Update) and step.values
-        return isinstance(step, cls.steps) and (
-            Write in cls.steps or not (has_values or (isinstance(step, Delete) and step.keys))
-        )
+        return isinstance(step, cls.steps) and (cls.takes_values or not (has_values or (isinstance(step, Delete) and step.keys)))
 
     def create(self, table: TableSpec) -> None:
         """Create the table, and write its first rows."""
@@ -74,12 +74,13 @@ class Driver:
 
 def can_run(driver: type[Driver], scenario: Scenario) -> bool:
     """Return True if the driver has each step of a scenario, and the scenario applies to it."""
-    return driver.name not in scenario.skip and all(driver.has(step) for step in scenario.steps)
+    names = {driver.name, driver.name.removesuffix(" expressions")}
+    return scenario.skip.keys().isdisjoint(names) and all(driver.has(step) for step in scenario.steps)
 
 
 def pairs(drivers: Collection[type[Driver]], scenarios: Sequence[Scenario]) -> list[Any]:
     """The combinations of drivers and scenarios that can run, as parameters of a test."""
-    known = {"python", "python write", "sql", "command line", "spark python", "spark sql", "hudi"}
+    known = {"python", "python expressions", "python write", "sql", "command line", "spark python", "spark sql", "hudi"}
     for scenario in scenarios:
         assert known >= scenario.skip.keys(), f"{scenario.name}: unknown driver in skip"
     return [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,6 +24,7 @@ class PythonTable(Driver):
 
     name = "python"
     steps: ClassVar[tuple[type[Any], ...]] = (Write, Update, Merge, Delete, Service)
+    takes_values = True
 
     @classmethod
     def has(cls, step: Step) -> bool:
@@ -34,7 +36,7 @@ class PythonTable(Driver):
             words = {"schema_mode": step.schema_mode, "missing_columns": step.missing_columns, "where": step.where}
             result = getattr(table, step.mode)(step.rows, **{word: text for word, text in words.items() if text})
         elif isinstance(step, Update):
-            result = table.update({**step.set, **step.values}, step.where or None)
+            result = table.update(step.set, step.where or None, values=step.values)
         elif isinstance(step, Merge):
             result = with_clauses(table.merge(step.source, step.on), step).execute()
         elif isinstance(step, Delete):
@@ -70,6 +72,32 @@ def with_clauses(merge: Any, step: Merge) -> Any:
     return merge
 
 
+class PythonExpressions(Driver):
+    """`hp.Table` with aliases and conditions of SQL, which DuckDB evaluates: they change nothing else."""
+
+    name = "python expressions"
+    steps: ClassVar[tuple[type[Any], ...]] = (Update, Merge)
+    takes_values = True
+
+    def run(self, step: Step) -> Sequence[str] | None:
+        table = hp.Table(self.path)
+        if isinstance(step, Update):
+            condition = f"({step.where or 'TRUE'}) AND coalesce(1, 1) = 1"
+            return list(table.update(step.set, condition, values=step.values).schema_changes)
+        assert isinstance(step, Merge)
+        on = f"t.{step.on} = s.{step.on}"
+        aliased = replace(step, matched=_aliased(step.matched), unmatched=_aliased(step.unmatched))
+        return list(
+            with_clauses(table.merge(step.source, on, target_alias="t", source_alias="s"), aliased).execute().schema_changes
+        )
+
+
+def _aliased(values: Mapping[str, str] | None) -> dict[str, str] | None:
+    if values is None:
+        return None
+    return {name: text.replace("source.", "s.").replace("target.", "t.") for name, text in values.items()}
+
+
 class EmbeddedSql(Driver):
     """`hp.sql`."""
 
@@ -101,6 +129,7 @@ class CommandLine(Driver):
 
     name = "command line"
     steps: ClassVar[tuple[type[Any], ...]] = (Write, Delete)
+    takes_values = True
 
     def run(self, step: Step) -> Sequence[str] | None:
         if isinstance(step, Delete):

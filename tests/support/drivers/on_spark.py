@@ -35,6 +35,7 @@ class SparkPython(SparkDriver):
 
     name = "spark python"
     steps: ClassVar[tuple[type[Any], ...]] = (Write, Update, Merge, Delete)
+    takes_values = True
 
     def run(self, step: Step) -> Sequence[str] | None:
         table = hp.Table(self.path)
@@ -46,8 +47,7 @@ class SparkPython(SparkDriver):
             more: dict[str, Any] = {word: text for word, text in words.items() if text}
             result = hs.write(rows, self.path, step.mode or "append", **more)
         elif isinstance(step, Update):
-            values = {**step.set, **step.values}
-            result = hs.update(self.session, self.path, values, step.where or None, options=_FEW_FILES)
+            result = hs.update(self.session, self.path, step.set, step.where or None, values=step.values, options=_FEW_FILES)
         elif isinstance(step, Merge):
             result = with_clauses(table.merge(self.session.createDataFrame(step.source), step.on), step).execute()
         else:

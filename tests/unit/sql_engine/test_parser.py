@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import InvalidRequest, Unsupported
-from pyhudi.operations.write.clauses import ClauseAction, ClauseRows, DeleteStatement
+from pyhudi.operations.changes.statement import ClauseAction, ClauseRows, DeleteStatement
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.parser import parse
 
@@ -112,7 +112,7 @@ def test_every_clause_of_a_merge() -> None:
     change, rows, action = found.change, ClauseRows, ClauseAction
     assert (change.target_alias, change.source_alias, names(change.source)) == ("trips", "s", ["new"])
     assert change.on.body.text == "trips.id = s.id"
-    assert [(one.rows, one.outcome, one.where is not None) for one in change.clauses] == [
+    assert [(one.rows, one.action, one.where is not None) for one in change.clauses] == [
         (rows.MATCHED, action.DELETE, True),
         (rows.MATCHED, action.UPDATE, False),
         (rows.OF_SOURCE, action.INSERT, True),

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -32,10 +33,12 @@ from pyhudi.engines.spark.type_conversion import (
 )
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.hudi_types import VARIANT_TYPE, record_type
+from pyhudi.operations.changes.statement import Computed
 from pyhudi.records.filters.build import join_conditions
 from pyhudi.records.filters.filter_ast import And, Expr
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.filters.pushdown import COMPARED_DIFFERENTLY, exact_filter
+from pyhudi.records.plain_values import Literal, plain_value
 from pyhudi.records.sql_quoting import quote_name
 
 
@@ -43,9 +46,11 @@ def expression(value: Any) -> Column:
     """Text is Spark SQL, a Column is used directly, anything else is a literal; nanoseconds are truncated."""
     if isinstance(value, Column):
         return value
+    if isinstance(value, Computed):
+        return F.expr(value.expression)
     if isinstance(value, str):
-        return F.expr(value)
-    return F.lit(value.as_py() if isinstance(value, pa.Scalar) else value)
+        return F.expr(str(plain_value(value, "a value")))
+    return F.lit(plain_value(value.value if isinstance(value, Literal) else value, "a value"))
 
 
 def side(alias: str | None, name: str) -> Column:
@@ -58,13 +63,16 @@ def refused(bad: Column, reason: Column, value: Column) -> Column:
     return F.when(bad, F.raise_error(F.concat(F.lit(REFUSAL), reason))).otherwise(value)
 
 
-def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, name: str, *, exactly: bool = False) -> Column:
+def stored_as(
+    value: Column, input_type: T.DataType, target_type: T.DataType, name: str, *, exactly: bool = False, by_name: bool = False
+) -> Column:
     """A value cast to the type of its column; see the module's docstring.
 
     Args:
         target_type: Type of the column.
         name: Name of the column.
         exactly: Also refuse numbers that the cast would round or truncate.
+        by_name: Fields of structs are matched by name, not by position.
 
     Raises:
         InvalidRequest: The column does not accept the type.
@@ -80,7 +88,7 @@ def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, na
     if isinstance(input_type, T.BooleanType) and isinstance(target_type, T.NumericType):
         return value.cast(target_type)
     if not exactly and isinstance(target_type, (T.StructType, T.ArrayType, T.MapType)) and type(input_type) is type(target_type):
-        return _nested_as(value, input_type, target_type, name)
+        return _nested_as(value, input_type, target_type, name, by_name=by_name)
     if not _is_storable(input_type, target_type):
         raise InvalidRequest(
             f"column {name!r} is {target_type.simpleString()} and does not accept a value of type {input_type.simpleString()}: "
@@ -97,23 +105,26 @@ def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, na
     return refused(value.isNotNull() & is_lossy, why, stored)
 
 
-def _nested_as(value: Column, input_type: T.DataType, target_type: T.DataType, name: str) -> Column:
-    """A nested value stored part by part; fields of structs are matched by position, as in Hudi's UPDATE and MERGE."""
-    value = value.cast(with_names_of(input_type, target_type, name, by_name=False))
-    if isinstance(input_type, T.StructType) and isinstance(target_type, T.StructType):
+def _nested_as(value: Column, input_type: T.DataType, target_type: T.DataType, name: str, *, by_name: bool) -> Column:
+    """A nested value stored part by part."""
+    named = with_names_of(input_type, target_type, name, by_name=by_name)
+    value, stored = value.cast(named), partial(stored_as, by_name=by_name)
+    if isinstance(named, T.StructType) and isinstance(target_type, T.StructType):
         parts = [
-            stored_as(value.getField(child.name), part.dataType, child.dataType, f"{name}.{child.name}").alias(child.name)
-            for part, child in zip(input_type.fields, target_type.fields, strict=True)
+            stored(value.getField(child.name), named[child.name].dataType, child.dataType, f"{name}.{child.name}").alias(
+                child.name
+            )
+            for child in target_type.fields
         ]
         return F.when(value.isNotNull(), F.struct(*parts))
-    if isinstance(input_type, T.ArrayType) and isinstance(target_type, T.ArrayType):
-        before, after = input_type.elementType, target_type.elementType
-        return F.transform(value, lambda item: stored_as(item, before, after, name + "[]"))
-    assert isinstance(input_type, T.MapType) and isinstance(target_type, T.MapType), "the types are of one kind"
-    keys, values = (input_type.keyType, target_type.keyType), (input_type.valueType, target_type.valueType)
+    if isinstance(named, T.ArrayType) and isinstance(target_type, T.ArrayType):
+        before, after = named.elementType, target_type.elementType
+        return F.transform(value, lambda item: stored(item, before, after, name + "[]"))
+    assert isinstance(named, T.MapType) and isinstance(target_type, T.MapType), "the types are of one kind"
+    keys, values = (named.keyType, target_type.keyType), (named.valueType, target_type.valueType)
     if not _equal_types(*keys):
-        value = F.transform_keys(value, lambda key, _: stored_as(key, *keys, name + "{key}"))
-    return F.transform_values(value, lambda _, item: stored_as(item, *values, name + "{}"))
+        value = F.transform_keys(value, lambda key, _: stored(key, *keys, name + "{key}"))
+    return F.transform_values(value, lambda _, item: stored(item, *values, name + "{}"))
 
 
 def _is_storable(input_type: T.DataType, target_type: T.DataType) -> bool:
@@ -246,13 +257,23 @@ _EQUATION = re.compile(rf"{_NAME}\s*\.\s*{_NAME}\s*==?\s*{_NAME}\s*\.\s*{_NAME}"
 
 def copied_column(value: Any, alias: str) -> str | None:
     """The column of a side if the value is nothing but that column."""
-    if not isinstance(value, str):
+    text = value.expression if isinstance(value, Computed) else value
+    if not isinstance(text, str):
         return None
-    copy = _COPY.fullmatch(value.strip())
+    copy = _COPY.fullmatch(text.strip())
     return _plain(copy[2]) if copy is not None and _plain(copy[1]).casefold() == alias.casefold() else None
 
 
 _COPY = re.compile(rf"{_NAME}\s*\.\s*{_NAME}")
+
+
+def is_column(text: str) -> bool:
+    """Return True for SQL that is nothing but the name of a column."""
+    plain = _COPY.fullmatch(text.strip()) or _ONE_NAME.fullmatch(text.strip())
+    return plain is not None and text.strip().upper() not in ("TRUE", "FALSE", "NULL")
+
+
+_ONE_NAME = re.compile(_NAME)
 
 
 def _plain(name: str) -> str:

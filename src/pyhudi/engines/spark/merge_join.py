@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from pyhudi.engines.spark.column_expressions import MatchCondition, copied_column, expression, refused, side, stored_as
 from pyhudi.engines.spark.dataframe_cache import CacheSettingGuard
@@ -41,6 +41,7 @@ from pyhudi.engines.spark.update_delete import (
     CLAUSE,
     TARGET,
     BoundClause,
+    OneRow,
     UpdateTarget,
     assigned,
     changed_rows,
@@ -51,10 +52,12 @@ from pyhudi.engines.spark.update_delete import (
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.table_settings import zone_mode
+from pyhudi.operations.changes.bound_clauses import evolved_schema, source_ordering
+from pyhudi.operations.changes.changed_rows import columns_to_read
+from pyhudi.operations.changes.run_changes import on_columns, one_row_per_record, run_changes
+from pyhudi.operations.changes.statement import Clause, ClauseAction, ClauseRows, MergeStatement
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
-from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, MergeStatement
-from pyhudi.operations.write.update_merge import columns_to_read, delete_ordering, evolved_schema, run_merge_changes
 from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In
@@ -74,32 +77,26 @@ _LISTED_PARTITIONS = 1000
 """Maximum number of partition values of a source to list; beyond it only their minimum and maximum prune files."""
 
 
-_REPEATED = (
-    "several rows of the source match record {key!r}, or two of them would insert it, or the table holds it twice, and each "
-    "would change it: leave one of them in the source"
-)
-
-
 def run_spark_merge(context: TableContext, merge: MergeStatement, settings: WriteSettings) -> WriteResult:
     """Merge the rows of a source into the table.  Errors as in `pyhudi.api.merge.Merge.execute`."""
-    if not merge.clauses:
-        raise InvalidRequest("a merge without clauses has no effect: add a clause, for instance when_matched_update()")
     session = merge.source.sparkSession
     plain = CacheSettingGuard(session)
     # The rows are read more than once, and must be the same each time.
     plain.enter()
     cached_source = with_plain_strings(merge.source).withColumn(_SOURCE, F.lit(True)).persist()
     try:
-        merge_run = _SparkMergeRun.of(context, merge, settings, cached_source)
+        columns = to_arrow_schema(cached_source.drop(_SOURCE).schema)
+        merge_run = on_columns(context, columns, lambda known: _SparkMergeRun.of(known, merge, settings, cached_source))
         with translated_errors():
-            return run_merge_changes(
+            return run_changes(
                 context,
                 SparkEngine(session),
                 merge_run.plan,
                 merge_run.changed,
                 settings,
                 description="a merge",
-                repeated=_REPEATED,
+                one_row=one_row_per_record(context.config, has_source=True),
+                first_columns=columns,
             )
     finally:
         cached_source.unpersist()
@@ -162,7 +159,7 @@ class _SparkMergeRun:
         """Rows that may match the source; all rows if a clause or an insert concerns unmatched rows of the table."""
         clauses, names = self.merge.clauses, columns_to_read(current_context.config)
         reads_all = any(
-            c.rows is ClauseRows.OF_TARGET or (c.outcome is ClauseAction.INSERT and self._may_duplicate_key(c)) for c in clauses
+            c.rows is ClauseRows.OF_TARGET or (c.action is ClauseAction.INSERT and self._may_duplicate_key(c)) for c in clauses
         )
         # A record that moves to another partition is compared with the keys in it.
         match_columns = self.keys if any(map(self._moves, clauses)) else self.keys | self.partition_columns
@@ -218,26 +215,47 @@ class _SparkMergeRun:
         for clause in merge.clauses:
             bound_clause, after = self._bound(target, clause, pairs, after)
             bound.append(bound_clause)
+        values = self._ordering_values(target, pairs)
+        one_row = None
+        if (any(map(self._moves, merge.clauses)) and not self._is_global) or not (values is None or self._are_stored()):
+            # The write compares the ordering values of changed rows, and does not know where moved records were.
+            one_row = OneRow(one_row_per_record(self.config, has_source=True), values)
         chosen = pairs.withColumn(CLAUSE, number).where(column(CLAUSE).isNotNull())
-        return changed_rows(target, bound, after, self._without_outdated_deletes(target, pairs, chosen))
+        if values is not None:
+            chosen = self._without_outdated_deletes(target, values, chosen)
+        return changed_rows(target, bound, after, chosen, one_row)
 
-    def _without_outdated_deletes(self, target: UpdateTarget, pairs: DataFrame, chosen: DataFrame) -> DataFrame:
-        """The pairs without those whose source row would delete a table row with a larger ordering value."""
+    @property
+    def _is_global(self) -> bool:
+        return self.settings.index.index_type.is_global
+
+    def _ordering_values(self, target: UpdateTarget, pairs: DataFrame) -> list[Column] | None:
+        """The ordering values of source rows; None if the source has none, or they do not decide."""
         named = self._by_name()
-        ordering = delete_ordering(self.config, list(named))
+        ordering = source_ordering(self.config, list(named))
+        if ordering is None:
+            return None
+        heads = target.stored({head: side(self.merge.source_alias, named[head]) for head in ordering.heads}, pairs)
+        return [reduce(Column.getField, parts, heads[head]) for head, *parts in (name.split(".") for name in ordering.fields)]
+
+    def _are_stored(self) -> bool:
+        """Whether each row that comes from a source row gets the ordering values of that row."""
+        named, heads = self._by_name(), self.config.merge.ordering.heads
+        clauses = [c for c in self.merge.clauses if c.action is not ClauseAction.DELETE and c.rows is not ClauseRows.OF_TARGET]
+        return all(self._copies(clause).get(head) == named[head] for clause in clauses for head in heads)
+
+    def _without_outdated_deletes(self, target: UpdateTarget, values: Sequence[Column], chosen: DataFrame) -> DataFrame:
+        """The pairs without those whose source row would delete a table row with a larger ordering value."""
         clauses = enumerate(self.merge.clauses)
-        deleting = [at for at, c in clauses if c.outcome is ClauseAction.DELETE and c.rows is ClauseRows.MATCHED]
-        if ordering is None or not deleting:
+        deleting = [at for at, c in clauses if c.action is ClauseAction.DELETE and c.rows is ClauseRows.MATCHED]
+        if not deleting:
             return chosen
-        source_values = {head: side(self.merge.source_alias, named[head]) for head in ordering.heads}
-        source_values = target.stored(source_values, pairs)
         smaller, equal = F.lit(False), F.lit(True)
-        for field in ordering.fields:
+        fields = self.config.merge.ordering.fields
+        for field, theirs in zip(fields, values, strict=True):
             head, *parts = field.split(".")
-            ours, theirs = target.old(head), source_values[head]
-            for part in parts:
-                ours, theirs = ours.getField(part), theirs.getField(part)
-            if len(ordering.fields) == 1:
+            ours = reduce(Column.getField, parts, target.old(head))
+            if len(fields) == 1:
                 # A null value deletes any row.
                 smaller = F.coalesce(theirs < ours, F.lit(False))
                 break
@@ -247,18 +265,26 @@ class _SparkMergeRun:
 
     def _bound(self, target: UpdateTarget, clause: Clause, pairs: DataFrame, after: pa.Schema) -> tuple[BoundClause, pa.Schema]:
         """A clause with bound values, and the columns of the table including them."""
-        if clause.outcome is ClauseAction.DELETE:
-            return BoundClause(clause.outcome, {}), after
+        if clause.action is ClauseAction.DELETE:
+            return BoundClause(clause.action, self._deleting_values(target, clause, pairs)), after
         if clause.values is None:
             values, after = self._all_columns(after)
         else:
-            values = target.stored(assigned(target.table, clause.values, self.session, self.settings), pairs)
+            values = target.stored(assigned(target.table, clause.values, self.session, self.settings), pairs, clause.values)
         unchecked = self._may_duplicate_key(clause)
-        if clause.outcome is ClauseAction.UPDATE and not self._moves(clause):
+        if clause.action is ClauseAction.UPDATE and not self._moves(clause):
             values = {name: value for name, value in values.items() if name not in self.partition_columns}
-        if clause.outcome is ClauseAction.INSERT and not unchecked and len(self.matched.pairs) > 1:
+        if clause.action is ClauseAction.INSERT and not unchecked and len(self.matched.pairs) > 1:
             values = self._without_nulls(values)
-        return BoundClause(clause.outcome, values, unchecked), after
+        return BoundClause(clause.action, values, unchecked), after
+
+    def _deleting_values(self, target: UpdateTarget, clause: Clause, pairs: DataFrame) -> dict[str, Column]:
+        """The ordering values of the source row that deletes a record, by which it is compared with others of the record."""
+        named = self._by_name()
+        ordering = source_ordering(self.config, list(named)) if clause.rows is ClauseRows.MATCHED else None
+        heads = set(ordering.heads if ordering else ()) - self.keys - self.partition_columns
+        values = target.stored({head: side(self.merge.source_alias, named[head]) for head in sorted(heads)}, pairs)
+        return {head: F.coalesce(value, target.old(head)) for head, value in values.items()}
 
     def _all_columns(self, after: pa.Schema) -> tuple[dict[str, Column], pa.Schema]:
         """All columns of the source by column of the table, and the columns of the table including them."""
@@ -278,7 +304,8 @@ class _SparkMergeRun:
                 field.dataType,
                 types[field.name],
                 field.name,
-                exactly=field.name in fixed or isinstance(field.dataType, (T.StructType, T.ArrayType, T.MapType)),
+                exactly=field.name in fixed,
+                by_name=True,
             )
             for field in source_schema.fields
         }
@@ -305,7 +332,7 @@ class _SparkMergeRun:
     def _copies(self, clause: Clause) -> dict[str, str | None]:
         """The columns that a clause assigns, each with the column of the source that it copies, if it is a plain copy."""
         if clause.values is None:
-            return dict(self._by_name()) if clause.outcome is not ClauseAction.DELETE else {}
+            return dict(self._by_name()) if clause.action is not ClauseAction.DELETE else {}
         copies: dict[str, str | None] = {}
         for assigned_name, value in clause.values.items():
             copied = copied_column(value, self.merge.source_alias)
@@ -317,7 +344,7 @@ class _SparkMergeRun:
         """Whether an update may move records to other partitions."""
         copies, equated = self._copies(clause), dict(self.matched.pairs)
         assigned = self.partition_columns.intersection(copies)
-        return clause.outcome is ClauseAction.UPDATE and any(
+        return clause.action is ClauseAction.UPDATE and any(
             copies[name] is None or copies[name] != equated.get(name) for name in assigned
         )
 
@@ -326,13 +353,13 @@ class _SparkMergeRun:
         equated = dict(self.matched.pairs)
         if not self.matched.is_equality_only:
             return True
-        if clause.outcome is ClauseAction.UPDATE:
+        if clause.action is ClauseAction.UPDATE:
             # Another record of the key matches too and is changed, which the write detects as a duplicate.
             every = any(c.rows is ClauseRows.MATCHED and c.where is None for c in self.merge.clauses)
             return clause.rows is not ClauseRows.MATCHED or not every or equated.keys() != self.keys
         if not self.keys <= equated.keys() <= self.keys | self.partition_columns:
             return True
-        if self.settings.index.index_type.is_global and self.partition_columns & equated.keys():
+        if self._is_global and self.partition_columns & equated.keys():
             return True
         copies = self._copies(clause)
         return any(copies.get(ours) != theirs for ours, theirs in equated.items())

@@ -10,29 +10,43 @@ Source: docs/updates-and-merges.md.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from pyhudi.engines.spark.column_expressions import expression, files_condition, refused, side, stored_as
+from pyhudi.engines.spark.column_expressions import expression, files_condition, is_column, refused, side, stored_as
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.jobs import translated_errors
 from pyhudi.engines.spark.native_keys import key_column, path_column
 from pyhudi.engines.spark.read_dataframe import query_dataframe, spark_cast
-from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession, column, quote_spark_name, to_spark_schema
+from pyhudi.engines.spark.type_conversion import (
+    Column,
+    DataFrame,
+    SparkSession,
+    column,
+    quote_spark_name,
+    to_arrow_schema,
+    to_spark_schema,
+)
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
+from pyhudi.operations.changes.bound_clauses import check_text
+from pyhudi.operations.changes.changed_rows import KEYLESS_MOVE, STAYING_RECORD, columns_to_read, data_columns, stored_key_columns
+from pyhudi.operations.changes.run_changes import one_row_per_record, run_changes
+from pyhudi.operations.changes.statement import ClauseAction, Computed, DeleteStatement, UpdateStatement
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query, table_schema
-from pyhudi.operations.write.clauses import ClauseAction, DeleteStatement, UpdateStatement
 from pyhudi.operations.write.delete_where import key_names, run_delete_where
-from pyhudi.operations.write.update_merge import columns_to_read, data_columns, run_merge_changes, stored_key_columns
 from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.keys.key_spec import partition_columns
+from pyhudi.records.record_merge import OneRowPerRecord
 from pyhudi.records.schema_cast import same_type
 from pyhudi.records.timestamp_coercion import check_literal_nanoseconds
 from pyhudi.table.snapshot import load_snapshot
@@ -52,6 +66,8 @@ _LEAVES = "#leaves"
 _NEW = "#new"
 _OLD = "#old_"
 _KNOWN = "#known_"
+_ORDERING = "#ordering_"
+_NUMBER, _HERE, _NEXT = "#number", "#here", "#next"
 
 
 def run_spark_update(
@@ -69,13 +85,14 @@ def run_spark_update(
     def change(query: SnapshotQuery) -> DataFrame:
         target = UpdateTarget.of(query, settings, update.alias)
         frame = _called(target.frame(session), update.alias)
-        values = target.stored(assigned(target.table, update.values, session, settings), frame)
+        values = target.stored(assigned(target.table, update.values, session, settings), frame, update.values)
         chosen = frame if update.where is None else frame.where(update.where)
         return changed_rows(target, [BoundClause(ClauseAction.UPDATE, values)], target.table, chosen.withColumn(CLAUSE, F.lit(0)))
 
     engine = SparkEngine(session)
     with translated_errors():
-        return run_merge_changes(context, engine, plan, change, settings, description="an update", repeated=_REPEATED)
+        one_row = one_row_per_record(context.config, has_source=False)
+        return run_changes(context, engine, plan, change, settings, description="an update", one_row=one_row)
 
 
 def run_spark_delete(
@@ -93,9 +110,6 @@ def run_spark_delete(
         return run_delete_where(context, SparkEngine(session), known, settings, keys_of, all_columns=True)
 
 
-_REPEATED = (
-    "the table holds two rows of record {key!r} for which the condition is true, or a record goes where another one of its key is"
-)
 # ---------------------------------------------------------------------------------------------------------------------
 # The table
 
@@ -135,13 +149,30 @@ class UpdateTarget:
         same = key_column(self.config.keys, self.table).eqNullSafe(column(RECORD_KEY))
         return rows.withColumns({TARGET: same & path.eqNullSafe(column(PARTITION_PATH)), _OLD_PATH: column(PARTITION_PATH)})
 
-    def stored(self, values: Mapping[str, Column], other_rows: DataFrame) -> dict[str, Column]:
-        """Values cast to their columns' types.  other_rows: the rows over which they are expressions."""
+    def stored(
+        self, values: Mapping[str, Column], other_rows: DataFrame, expressions: Mapping[str, Any] | None = None
+    ) -> dict[str, Column]:
+        """Values cast to their columns' types.
+
+        Args:
+            values: The values by column.
+            other_rows: The rows over which they are expressions.
+            expressions: The values as the caller wrote them.
+
+        Raises:
+            InvalidRequest: A column cannot hold its value, or SQL text of a caller in Python is no text for a column of text.
+        """
         types = {field.name: field.dataType for field in to_spark_schema(self.table).fields}
         value_types = _types_of(values, other_rows)
+        for name, text in zip(values, (expressions or {}).values(), strict=False):
+            if isinstance(text, str) and not is_column(text):
+                value_type = to_arrow_schema(T.StructType([T.StructField(name, value_types[name])])).field(0).type
+                check_text(self.table.field(name), value_type, text)
         fixed = fixed_columns(self.config)
+        in_sql = {name for name, value in zip(values, (expressions or {}).values(), strict=False) if isinstance(value, Computed)}
         return {
-            name: stored_as(value, value_types[name], types[name], name, exactly=name in fixed) for name, value in values.items()
+            name: stored_as(value, value_types[name], types[name], name, exactly=name in fixed, by_name=name not in in_sql)
+            for name, value in values.items()
         }
 
     def old(self, name: str) -> Column:
@@ -215,17 +246,19 @@ class BoundClause:
     """A clause with bound values.
 
     Attributes:
-        outcome: Action of the clause.
+        action: Action of the clause.
         values: By column.
         may_be_null: Inserted or moved records may have the key of a record that they were not compared with.
     """
 
-    outcome: ClauseAction
+    action: ClauseAction
     values: Mapping[str, Column]
     may_be_null: bool = True
 
 
-def changed_rows(target: UpdateTarget, clauses: Sequence[BoundClause], after: pa.Schema, chosen: DataFrame) -> DataFrame:
+def changed_rows(
+    target: UpdateTarget, clauses: Sequence[BoundClause], after: pa.Schema, chosen: DataFrame, one_row: OneRow | None = None
+) -> DataFrame:
     """The rows to upsert, with DELETE_COLUMN.
 
     Args:
@@ -233,6 +266,7 @@ def changed_rows(target: UpdateTarget, clauses: Sequence[BoundClause], after: pa
         clauses: Clauses in order.
         after: Columns of the table after the write.
         chosen: Rows over both sides, with the number of their clause.
+        one_row: How rows of one record are compared before records move; None leaves that to the write.
     """
     number, old_row, by_key_alone = column(CLAUSE), column(TARGET), target.settings.index.index_type.is_global
     types = to_spark_schema(after)
@@ -251,7 +285,7 @@ def changed_rows(target: UpdateTarget, clauses: Sequence[BoundClause], after: pa
                 F.coalesce(value.cast("string"), F.lit("null")),
                 F.lit(": a record keeps its key; delete it and insert it under the other one"),
             )  # fmt: skip
-            if any(field.name in clause.values and clause.outcome is ClauseAction.UPDATE for clause in clauses):
+            if any(field.name in clause.values and clause.action is ClauseAction.UPDATE for clause in clauses):
                 value = refused(old_row.isNotNull() & ~value.eqNullSafe(before), why, value)
             why = F.lit(
                 "a row is stored under another record key or partition path than its columns make: it cannot be written back"
@@ -262,15 +296,12 @@ def changed_rows(target: UpdateTarget, clauses: Sequence[BoundClause], after: pa
     moving = [
         at
         for at, clause in enumerate(clauses)
-        if clause.outcome is ClauseAction.UPDATE and not set(target.partition_columns).isdisjoint(clause.values)
+        if clause.action is ClauseAction.UPDATE and not set(target.partition_columns).isdisjoint(clause.values)
     ]
     stored_names = stored_key_columns(target.config)
     if moving and stored_names:
-        raise InvalidRequest(
-            f"partition column {', '.join(target.partition_columns)} is assigned: a row of a table without record key keeps its "
-            "partition. Delete the row and insert it again"
-        )
-    unchecked_inserts = [at for at, clause in enumerate(clauses) if clause.may_be_null and clause.outcome is ClauseAction.INSERT]
+        raise InvalidRequest(KEYLESS_MOVE.format(", ".join(target.partition_columns)))
+    unchecked_inserts = [at for at, clause in enumerate(clauses) if clause.may_be_null and clause.action is ClauseAction.INSERT]
     # A global index finds the record that moves in any partition.
     unchecked_moves = [at for at in moving if clauses[at].may_be_null and not by_key_alone]
     moves = number.isin(moving)
@@ -282,7 +313,10 @@ def changed_rows(target: UpdateTarget, clauses: Sequence[BoundClause], after: pa
         column(_OLD_PATH),
         *[target.old(name).alias(name) for name in stored_names],
         *[target.old(name).alias(_OLD + name) for name in (target.partition_columns if moving else ())],
+        *[value.alias(f"{_ORDERING}{at}") for at, value in enumerate((one_row and one_row.values) or ())],
     )
+    if one_row is not None and not stored_names:
+        rows = _one_row_per_record(target, rows, after, one_row)
     if moving:
         rows = _moved(target, rows, after) if not by_key_alone else _moved_by_index(target, rows, after)
     if (unchecked_inserts or unchecked_moves) and not stored_names:
@@ -290,8 +324,42 @@ def changed_rows(target: UpdateTarget, clauses: Sequence[BoundClause], after: pa
     return rows.select(*map(quote_spark_name, [*after.names, *stored_names, DELETE_COLUMN]))
 
 
-def _numbers(clauses: Sequence[BoundClause], outcome: ClauseAction) -> list[int]:
-    return [at for at, clause in enumerate(clauses) if clause.outcome is outcome]
+@dataclass(frozen=True, slots=True)
+class OneRow:
+    """How changed rows of one record are compared.
+
+    Attributes:
+        rule: The rule.
+        values: Ordering values of the source rows; None compares those of the changed rows.
+    """
+
+    rule: OneRowPerRecord
+    values: Sequence[Column] | None
+
+
+def _one_row_per_record(target: UpdateTarget, rows: DataFrame, after: pa.Schema, one_row: OneRow) -> DataFrame:
+    """The rows without those that lose against another one of their record; the job fails if two have the largest value."""
+    fields = one_row.rule.ordering.fields
+    if one_row.values is None:
+        values = [functools.reduce(Column.getField, rest, column(head)) for head, *rest in (name.split(".") for name in fields)]
+    else:
+        values = [column(f"{_ORDERING}{at}") for at in range(len(one_row.values))]
+    place = F.coalesce(column(_OLD_PATH), path_column(target.config.keys, after))
+    places = [] if target.settings.index.index_type.is_global else [place]
+    order = [value.desc_nulls_last() for value in values] or [F.lit(0)]
+    ordered = Window.partitionBy(*map(column, target.fixed), *places).orderBy(*order)
+    here = F.struct(F.struct(*map(column, after.names)).alias("row"), F.struct(F.lit(0), *values).alias("value"))
+    rows = rows.withColumns({_NUMBER: F.row_number().over(ordered), _HERE: here, _NEXT: F.lead(here).over(ordered)})
+    tie = column(_NEXT).getField("value").eqNullSafe(column(_HERE).getField("value"))
+    both = F.concat_ws(" and ", *[F.to_json(column(name).getField("row")) for name in (_HERE, _NEXT)])
+    key = F.concat_ws(", ", *[column(name).cast("string") for name in target.fixed])
+    why = F.format_string(one_row.rule.text.replace("{key!r}", "%s").replace("{rows}", "%s"), key, both)
+    first = target.fixed[0]
+    return rows.where(column(_NUMBER) == 1).withColumn(first, refused(column(_NEXT).isNotNull() & tie, why, column(first)))
+
+
+def _numbers(clauses: Sequence[BoundClause], action: ClauseAction) -> list[int]:
+    return [at for at, clause in enumerate(clauses) if clause.action is action]
 
 
 def _widened(value: Column, before: pa.Field, after: pa.Field) -> Column:
@@ -324,10 +392,7 @@ def _moved_by_index(target: UpdateTarget, rows: DataFrame, after: pa.Schema) -> 
     if index.update_partition_path:
         return rows
     goes = column(_LEAVES) & (path_column(target.config.keys, after) != column(_OLD_PATH))
-    why = F.lit(
-        f"a record would change its partition, and index {index.index_type} leaves records where they are: set its option "
-        "update.partition.path"
-    )
+    why = F.lit(STAYING_RECORD.format(index.index_type))
     name = target.partition_columns[0]
     return rows.withColumn(name, refused(goes, why, column(name)))
 

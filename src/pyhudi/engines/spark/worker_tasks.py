@@ -35,7 +35,7 @@ from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.format.names import WriteToken
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition, PartitionReader
 from pyhudi.metadata_table.reader.index_lookups import find_records
-from pyhudi.records.record_merge import RecordMergeRule, combine_duplicates
+from pyhudi.records.record_merge import OneRowPerRecord, RecordMergeRule, combine_duplicates
 from pyhudi.records.row_grouping import group_rows, runs
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.storage import open_storage
@@ -287,9 +287,10 @@ def combined(rows: Iterator[pa.Table], rule: RecordMergeRule) -> Iterator[pa.Tab
         if cut:
             yield combine_duplicates(current.slice(0, cut), [RECORD_KEY], rule)
         # The last key may continue in the next table.
-        carry = current.slice(cut) if open_rows == 1 else combine_duplicates(current.slice(cut), [RECORD_KEY], rule)
+        last = current.slice(cut)
+        carry = last if open_rows == 1 or isinstance(rule, OneRowPerRecord) else combine_duplicates(last, [RECORD_KEY], rule)
     if carry is not None:
-        yield carry
+        yield combine_duplicates(carry, [RECORD_KEY], rule)
 
 
 def prepared(request: PrepareRequest, batches: Iterator[pa.RecordBatch], task_partition: int) -> Iterator[pa.RecordBatch]:

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
+from pyhudi.operations.changes.changed_rows import columns_to_read
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
-from pyhudi.operations.write.update_merge import columns_to_read
 from pyhudi.operations.write.write_attempt import raise_stale_on_missing_file, retry_on_conflict
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteSettings

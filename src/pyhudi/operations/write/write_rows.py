@@ -73,7 +73,7 @@ from pyhudi.planning.conflicts import NEW_KEYS_IN_ANY_GROUP, FileGroupId, WriteS
 from pyhudi.planning.record_placement import WorkloadProfile
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.filters.filter_visitor import columns as filter_columns
-from pyhudi.records.record_merge import RejectDuplicates
+from pyhudi.records.record_merge import OneRowPerRecord
 from pyhudi.records.schema_evolution import continues
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.listing import check_no_nested_table
@@ -94,7 +94,7 @@ def run_write(
     *,
     base_snapshot: Snapshot | None = None,
     marks_deletes: bool = False,
-    repeated: str | None = None,
+    repeated: OneRowPerRecord | None = None,
 ) -> WriteResult:
     """Write records.
 
@@ -104,8 +104,7 @@ def run_write(
             which the caller has to read again.
         marks_deletes: The column DELETE_COLUMN marks rows that delete their keys regardless of ordering values. For
             data that PyHudi computed itself.
-        repeated: Refuse two rows of one record with this message, formatted with {key}; None combines them, as the
-            settings define.
+        repeated: Rule between two rows of one record; None combines them, as the settings define.
 
     Returns:
         The result of the write.
@@ -133,7 +132,7 @@ def planned_write(
     *,
     base_snapshot: Snapshot | None = None,
     marks_deletes: bool = False,
-    repeated: str | None = None,
+    repeated: OneRowPerRecord | None = None,
 ) -> tuple[Write, Snapshot]:
     """Return a write before it reads its rows and takes its instant, and the snapshot that it was planned on. See `run_write`."""
     check_writable(context)
@@ -293,7 +292,7 @@ class Write:
     rolled_back: tuple[str, ...]
     chosen: bool
     marks_deletes: bool
-    repeated: str | None
+    repeated: OneRowPerRecord | None
     stored_keys: bool = False
     rows_in: int = 0
     rows_combined: int = 0
@@ -378,7 +377,7 @@ class Write:
         return PrepareRequest(
             data_schema=schemas.data_schema if schemas.input is None else schemas.input,
             keys=schemas.keys,
-            rule=schemas.rule if self.repeated is None else RejectDuplicates(self.repeated),
+            rule=self.repeated or schemas.rule,
             combine=self.settings.combine or self.repeated is not None,
             global_keys=shape.global_keys,
             keys_only=schemas.keys_only,

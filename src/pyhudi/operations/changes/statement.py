@@ -1,7 +1,7 @@
 """The clause model of UPDATE, DELETE and MERGE, which the Python methods, Spark and SQL share.
 
-Conditions and values are expressions of the engine that evaluates them: filters and literals (`update_merge`), SQL text and
-Columns (Spark), or parsed SQL with its position in the statement (`sql_engine`).
+Conditions and values are expressions of the engine that evaluates them: filters, literals and SQL text (Python methods), SQL
+text and Columns (Spark), or parsed SQL with its position in the statement (`sql_engine`).
 """
 
 from __future__ import annotations
@@ -33,16 +33,27 @@ class Clause:
     """One clause of a merge.
 
     Attributes:
-        outcome: What the clause does.
+        action: What the clause does.
         values: Assignments by table column, None for all columns of the source. In SQL, the value None is DEFAULT.
         where: Condition, None for all rows.
         rows: The rows that the clause applies to.
     """
 
-    outcome: ClauseAction
+    action: ClauseAction
     values: Mapping[str, Any] | None = None
     where: Any = None
     rows: ClauseRows = ClauseRows.MATCHED
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A value that the evaluator of the statement computes.
+
+    Attributes:
+        expression: SQL text, or parsed SQL.
+    """
+
+    expression: Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Row changes: UPDATE and MERGE, from a statement to the rows that are upserted."""
