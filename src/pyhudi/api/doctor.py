@@ -303,7 +303,7 @@ def _of_table(table: Table, options: Options) -> list[Finding]:
     """Findings about a table that other processes can write concurrently."""
 
     def look(_: TableContext) -> list[Finding]:
-        return [*_settings(table, options), *_services(table, options), *_state(table, options), *_writers(table)]
+        return [*_settings(table, options), *_services(table, options), *_state(table, options), *_writers(table, options)]
 
     def errors(findings: list[Finding]) -> frozenset[Finding]:
         return frozenset(one for one in findings if one.severity is Severity.ERROR)
@@ -427,11 +427,11 @@ def _state(table: Table, options: Options) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, "state", finding, "check with its owner; delete the object if the owner is dead")
 
 
-def _writers(table: Table) -> Iterator[Finding]:
+def _writers(table: Table, options: Options) -> Iterator[Finding]:
     context = table.context.reloaded()
     timeline = context.timeline.load()
     try:
-        for risk in find_writer_risks(context, timeline, load_writers(context, timeline)):
+        for risk in find_writer_risks(context, timeline, load_writers(context, timeline), CommitSettings.of(options)):
             yield Finding(Severity.ERROR if risk.is_loss else Severity.WARNING, "writers", risk.finding, risk.remedy)
     except HudiError as error:
         yield Finding(Severity.ERROR, "writers", str(error), f"pyhudi validate {table.uri}")

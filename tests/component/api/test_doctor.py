@@ -266,8 +266,19 @@ def test_pending_write_without_a_heartbeat_next_to_pyhudi_is_reported(tmp_path: 
     store = table.context.timeline
     store.start(store.request("20991231000000000", Action.COMMIT))
     (finding,) = of_writers(table)
-    assert "20991231000000000" in finding and "has no heartbeat" in finding
+    assert "20991231000000000" in finding and "is written without heartbeat" in finding
     table.context.storage.put(heartbeat_path("20991231000000000"), b"")
+    assert of_writers(table) == []
+
+
+def test_failed_write_of_hudi_without_a_heartbeat_is_no_running_writer(tmp_path: Path) -> None:
+    """Hudi deletes the heartbeat of a write that fails."""
+    table = make(tmp_path / "t")
+    store = table.context.timeline
+    store.start(store.request("20991231000000000", Action.COMMIT))
+    for file in (tmp_path / "t" / ".hoodie" / "timeline").glob("20991231000000000*"):
+        modified = file.stat().st_mtime - 300
+        os.utime(file, (modified, modified))
     assert of_writers(table) == []
 
 

@@ -5,7 +5,7 @@ All other writers count as Hudi. Archived instants and older table versions do n
 visible only by their effects:
 
     both libraries execute a service        each may execute a plan that the other has started
-    pending write without heartbeat         EAGER policy: writers roll back each other's pending writes
+    write in progress without heartbeat     EAGER policy: writers roll back each other's pending writes
     metadata table written before the data  streaming writes of Hudi 1.1 or newer, which older PyHudi rolls back
     the same, in version 8                  such a release upgrades the table by default while other writers run
     hidden writes                           conflicts that were not detected, see `planning.hidden_writes`
@@ -23,6 +23,8 @@ from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.avro.container import is_sealed
 from pyhudi.format.instants import Action, Instant, State, timestamp_from_instant
 from pyhudi.metadata_table.reader.metadata_reader import metadata_context
+from pyhudi.operations.commit.action_liveness import is_written_without_heartbeat
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.options.declaration import Option
 from pyhudi.options.no_effect_options import METADATA_STREAMING
 from pyhudi.options.refused_options import AUTO_UPGRADE
@@ -30,7 +32,6 @@ from pyhudi.options.service_options import CLUSTERING_INLINE, COMPACT_INLINE, LO
 from pyhudi.options.write_options import CONCURRENCY, FAILED_WRITES
 from pyhudi.planning.hidden_writes import HiddenWrite, find_hidden_writes, find_late_appends
 from pyhudi.records.merge_mode import MergeMode
-from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.table.snapshot import read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -105,7 +106,9 @@ def load_writers(context: TableContext, timeline: Timeline) -> TableWriters:
     return TableWriters(commits, {i: _library(context, i) for i in commits})
 
 
-def find_writer_risks(context: TableContext, timeline: Timeline, writers: TableWriters) -> Iterator[WriterFinding]:
+def find_writer_risks(
+    context: TableContext, timeline: Timeline, writers: TableWriters, settings: CommitSettings
+) -> Iterator[WriterFinding]:
     """Yield what the files of a table show about writers that do not go together."""
     for operation, (name, option) in _SERVICES.items():
         if writers.of(PYHUDI, operation) and writers.of(HUDI, operation):
@@ -114,13 +117,13 @@ def find_writer_risks(context: TableContext, timeline: Timeline, writers: TableW
     hudi, meet = writers.of(HUDI), bool(writers.of(PYHUDI))
     if meet:
         for write in timeline.pending_writes():
-            if last_heartbeat_ms(context.storage, write.request_time) is None:
+            if is_written_without_heartbeat(context, write, settings):
                 finding = (
-                    f"{write} has no heartbeat: its writer assumes that no other writes, and rolls back pending writes of others"
+                    f"{write} is written without heartbeat, or has just failed: a writer without one assumes that it is alone, "
+                    "rolls back pending writes of others, and others roll back its writes"
                 )
-                yield WriterFinding(
-                    finding, f"{FAILED_WRITES}=LAZY and {CONCURRENCY}=OPTIMISTIC_CONCURRENCY_CONTROL in that writer"
-                )
+                remedy = f"if it is running, {FAILED_WRITES}=LAZY and {CONCURRENCY}=OPTIMISTIC_CONCURRENCY_CONTROL in its writer"
+                yield WriterFinding(finding, remedy)
     if meet and hudi and _streams_metadata(context, hudi[-1], writers.commits[hudi[-1]]):
         finding = "Hudi 1.1 or newer writes the metadata table during its writes, and an older PyHudi rolls such commits back"
         yield WriterFinding(finding, f"{METADATA_STREAMING}=false in Hudi while an older PyHudi writes")

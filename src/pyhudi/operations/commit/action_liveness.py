@@ -102,6 +102,17 @@ def is_plan_orphaned(context: TableContext, instant: Instant, settings: CommitSe
     return begun and is_action_dead(context, instant, settings)
 
 
+def is_written_without_heartbeat(context: TableContext, write: Instant, settings: CommitSettings) -> bool:
+    """Return True if files of a pending write are as new as a heartbeat of a live writer, and it has no heartbeat.
+
+    Its writer has just failed, or is Hudi as the single writer of a table.
+    """
+    since_ms = context.env.now_ms() - settings.heartbeats.expiry_ms
+    if last_heartbeat_ms(context.storage, write.request_time) is not None:
+        return False
+    return any(modified_ms > since_ms for modified_ms in _activity_ms(context, write))
+
+
 def _activity_ms(context: TableContext, instant: Instant) -> Iterator[int]:
     """Yield when files of an action were last modified, the cheapest to look up first."""
     storage = context.storage
