@@ -167,6 +167,57 @@ SCENARIOS: tuple[Scenario, ...] = (
         ),
     ),
     Scenario(
+        "set an operation: INSERT OVERWRITE replaces the partitions of its rows",
+        TableSpec("id INT, amount INT, day STRING", partition_by="day", rows="(1, 10, 'mon'), (2, 20, 'tue')"),
+        (
+            Sql("SET hoodie.datasource.write.operation = insert_overwrite"),
+            Sql("INSERT OVERWRITE {table} VALUES (3, 30, 'tue')"),
+        ),
+        ({"id": 1, "amount": 10, "day": "mon"}, {"id": 3, "amount": 30, "day": "tue"}),
+    ),
+    Scenario(
+        "set an operation: INSERT INTO overwrites",
+        TableSpec("id INT, amount INT, day STRING", partition_by="day", rows="(1, 10, 'mon'), (2, 20, 'tue')"),
+        (
+            Sql("SET hoodie.datasource.write.operation = insert_overwrite"),
+            Sql("INSERT INTO {table} VALUES (3, 30, 'tue')"),
+            Query("SELECT id FROM {table}", ((1,), (3,))),
+            Sql("SET hoodie.datasource.write.operation = insert_overwrite_table"),
+            Sql("INSERT OVERWRITE {table} PARTITION (day = 'sun') VALUES (6, 60)"),
+        ),
+        ({"id": 6, "amount": 60, "day": "sun"},),
+    ),
+    Scenario(
+        "set the mode of inserts: non-strict inserts known keys, others upsert",
+        TableSpec("id INT, v INT", ordering="v", rows="(1, 1)"),
+        (
+            Sql("SET hoodie.sql.insert.mode = strict"),
+            Sql("INSERT INTO {table} VALUES (1, 2)"),
+            Query("SELECT v FROM {table}", ((2,),)),
+            Sql("SET hoodie.sql.bulk.insert.enable = true"),
+            Sql("SET hoodie.sql.insert.mode = non-strict"),
+            Sql("INSERT INTO {table} VALUES (1, 3)"),
+            Query("SELECT v FROM {table}", ((2,), (3,))),
+        ),
+    ),
+    Scenario(
+        "property preCombine is the ordering field",
+        TableSpec("id INT, v INT", properties={"preCombine": "v"}, rows="(1, 5)"),
+        (Sql("INSERT INTO {table} VALUES (1, 3)"),),
+        ({"id": 1, "v": 5},),
+    ),
+    Scenario(
+        "set options that define tables: an existing table decides",
+        TableSpec("id INT, day STRING", partition_by="day"),
+        (
+            Sql("SET hoodie.datasource.write.hive_style_partitioning = false"),
+            Sql("SET hoodie.datasource.write.precombine.field = day"),
+            Sql("INSERT INTO {table} VALUES (1, 'mon')"),
+            Query("SHOW PARTITIONS {table}", (("day=mon",),)),
+        ),
+        ({"id": 1, "day": "mon"},),
+    ),
+    Scenario(
         "compaction statements",
         TableSpec("id INT, text STRING, v INT", ordering="v", properties={"type": "mor"}, rows="(1, 'a', 1)"),
         (

@@ -234,6 +234,11 @@ def parse_options(*layers: Mapping[str, object] | None, base_options: Options = 
     return Options(tuple(values.items()), tuple(extra.items()))
 
 
+def find_option(key: str) -> Option | None:
+    """Return the option of a key, in any of its spellings; None for any other key."""
+    return _BY_SPELLING.get(key)
+
+
 def storable_option(key: str, value: str) -> tuple[str, str]:
     """Return the canonical name and the checked value of an option that a table may store.
 
@@ -277,9 +282,18 @@ def check_storable_option(option: Option) -> None:
 
 def check_known(key: str) -> None:
     """Raise InvalidRequest for a key that is no option of Hudi or PyHudi, with the nearest ones."""
-    is_known = key in _BY_SPELLING or key in FLINK or key.startswith(FORWARDED)
-    if not is_known and no_effect_reason(key) is None and _find(REFUSED, key) is None:
+    if not _is_known(key):
         raise InvalidRequest(f"option {key} is unknown{nearest_name(key)}")
+
+
+def is_known_or_misspelled(key: str) -> bool:
+    """Return True for a key of Hudi or PyHudi, and for one that differs from such a key by a few letters."""
+    return _is_known(key) or bool(difflib.get_close_matches(key, _KNOWN, n=1, cutoff=_MISSPELLED))
+
+
+def _is_known(key: str) -> bool:
+    is_option = key in _BY_SPELLING or key in FLINK or key.startswith(FORWARDED)
+    return is_option or no_effect_reason(key) is not None or _find(REFUSED, key) is not None
 
 
 def no_effect_reason(key: str) -> str | None:
@@ -366,6 +380,9 @@ def _depth_of_caller() -> int:
         frame, depth = frame.f_back, depth + 1
     return depth
 
+
+_MISSPELLED = 0.9
+"""Similarity from which an unknown key is taken for a misspelling."""
 
 _BY_SPELLING = {spelling: option for option in SUPPORTED.values() for spelling in option.all_names}
 _KNOWN = tuple(name for name in (*_BY_SPELLING, *NO_OP, *REFUSED) if not name.endswith("*"))

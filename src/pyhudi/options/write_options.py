@@ -9,6 +9,8 @@ WITH_ROWS = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_over
 
 OVERWRITE_MODE = "hoodie.datasource.overwrite.mode"
 INSERT_OPERATION = "hoodie.spark.sql.insert.into.operation"
+INSERT_MODE = "hoodie.sql.insert.mode"
+BULK_INSERT_ENABLED = "hoodie.sql.bulk.insert.enable"
 """Options of SQL sessions: which partitions INSERT OVERWRITE replaces, and the operation of INSERT INTO."""
 UNAVAILABLE_VALUE = "hoodie.write.partial.update.unavailable.value"
 """Merge property: the placeholder for a value that a change did not include."""

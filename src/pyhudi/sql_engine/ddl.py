@@ -20,7 +20,7 @@ from pyhudi.options.read_options import QUERY_TYPE
 from pyhudi.options.scope import TABLE_OPERATIONS, check_call_options
 from pyhudi.options.supported import parse_options
 from pyhudi.options.sync_options import READ_OPTIMIZED_PROPERTY
-from pyhudi.sql_engine import index_statements, show_statements, table_statements
+from pyhudi.sql_engine import create_statements, index_statements, show_statements, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, StatementOptions, View, merged_options
 from pyhudi.sql_engine.sql_catalog import is_same_location
@@ -204,7 +204,7 @@ def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult 
         raise InvalidRequest(f"CREATE TABLE {name} has a path as its name, and a different LOCATION: remove one of them")
     if has_name:
         session.check_new(name)
-    read_optimized = table_statements.is_read_optimized(statement)
+    read_optimized = create_statements.is_read_optimized(statement)
     if read_optimized and (not has_name or session.stored(name) is not None):
         raise Unsupported(
             f"CREATE TABLE {name} with {READ_OPTIMIZED_PROPERTY}=true: only a name of the session can be read optimized. "
@@ -218,7 +218,7 @@ def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult 
     except TableExists:
         if not statement.if_not_exists:
             raise
-        table_statements.check_existing(statement, Table(path, storage_options))
+        create_statements.check_existing(statement, Table(path, storage_options))
         result = None
     if has_name:
         try:
@@ -242,10 +242,11 @@ def _create_table(
         return session.create_as(statement, statement.query, path, storage_options)
     if statement.like is not None:
         source = session.table(statement.like)
-        table_statements.create_like(statement, source, path, storage_options, exist_ok=takes_existing)
+        create_statements.create_like(statement, source, path, storage_options, exist_ok=takes_existing)
         return None
     try:
-        table_statements.create(statement, path, storage_options, exist_ok=takes_existing)
+        defaults = create_statements.creation_defaults(session.statement_options)
+        create_statements.create(statement, path, storage_options, exist_ok=takes_existing, defaults=defaults)
     except TableNotFound as error:
         raise InvalidRequest(f"CREATE TABLE {statement.table} names no columns, and no table exists at {path}") from error
     return None
@@ -318,7 +319,7 @@ def _show_tables(session: StatementSession, statement: S.ShowTables) -> pa.Table
 
 
 def _show_create(session: StatementSession, statement: S.ShowCreateTable) -> pa.Table:
-    text = table_statements.creation_text(session.table(statement.table), session.qualified(statement.table))
+    text = create_statements.creation_text(session.table(statement.table), session.qualified(statement.table))
     return pa.table({"createtab_stmt": [text]})
 
 

@@ -44,7 +44,7 @@ from pyhudi.records.schema_cast import NULL_REMEDY
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.records.sql_quoting import quote_identifier
 from pyhudi.records.store_assignment import check_storable, stored
-from pyhudi.sql_engine import show_statements, table_statements
+from pyhudi.sql_engine import create_statements, show_statements, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.column_aliases import check_column_aliases
 from pyhudi.sql_engine.column_functions import add_column_functions
@@ -351,9 +351,10 @@ def _create_as(
     truncates = parse_options(session.options).value_or_default(TIMESTAMPS_NANOSECONDS) == "cut"
     with opened(session, query, truncates_nanoseconds=truncates) as (database, (text,)):
         schema = database.schema(text)
-        ordered = table_statements.new_table_columns(statement, schema.names)
+        ordered = create_statements.new_table_columns(statement, schema.names)
         text = f"SELECT {', '.join(quote_identifier(name) for name in ordered)} FROM ({text})"
-        options = table_statements.new_options(statement, ordered)
+        defaults = create_statements.creation_defaults(session.statement_options)
+        options = create_statements.new_options(statement, ordered, defaults)
         name = None if statement.table.path else statement.table.parts[-1]
         table = Table.create(path, name=name, storage_options=storage_options, options=options)
         try:

@@ -6,16 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.options.supported import check_known, parse_options
-from pyhudi.options.write_options import INSERT_OPERATION, METADATA_PREFIX, OPERATION, OVERWRITE_MODE
+from pyhudi.options.scope import TABLE_OPTIONS
+from pyhudi.options.supported import check_known, find_option, parse_options, warn_caller
+from pyhudi.options.table_options import VERSION
+from pyhudi.options.write_options import (
+    BULK_INSERT_ENABLED,
+    INSERT_MODE,
+    INSERT_OPERATION,
+    METADATA_PREFIX,
+    OPERATION,
+    OVERWRITE_MODE,
+)
 from pyhudi.sql_engine import sql_ast as S
 
 DEFAULT_DATABASE = "default"
 SPARK_CATALOG = "spark_catalog"
 """Name of the catalog of a session."""
 SPARK_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
-_SQL_ONLY = (OVERWRITE_MODE, SPARK_OVERWRITE_MODE, INSERT_OPERATION, OPERATION.key)
+_SQL_ONLY = (OVERWRITE_MODE, SPARK_OVERWRITE_MODE, INSERT_OPERATION, INSERT_MODE, BULK_INSERT_ENABLED, OPERATION.key)
 _INSERTS = ("insert", "upsert", "bulk_insert")
+_OVERWRITES = ("insert_overwrite", "insert_overwrite_table")
+_INSERT_MODES = ("upsert", "strict", "non-strict")
 _MODES = ("STATIC", "DYNAMIC")
 
 
@@ -56,28 +67,62 @@ class StatementOptions:
         options: Options of reads and writes; None if there are none.
         dynamic_overwrite: INSERT OVERWRITE replaces only partitions of its rows (Spark's dynamic mode).
         insert_operation: Operation of INSERT INTO; None to choose it by the table.
+        overwrite_operation: Operation of INSERT OVERWRITE; None to choose it by the statement.
+        creation: Options of new tables.
     """
 
     options: Mapping[str, object] | None
     dynamic_overwrite: bool = False
     insert_operation: str | None = None
+    overwrite_operation: str | None = None
+    creation: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, settings: Mapping[str, str], options: Mapping[str, object] | None) -> StatementOptions:
         """Merge the options of a session and of a call."""
         named = {**settings, **{key: str(value) for key, value in (options or {}).items() if key in _SQL_ONLY}}
-        mode = named.get(OVERWRITE_MODE, named.get(SPARK_OVERWRITE_MODE, "STATIC"))
-        if mode.upper() not in _MODES:
-            raise InvalidRequest(f"option {OVERWRITE_MODE}={mode} is neither STATIC nor DYNAMIC")
-        operation = named.get(INSERT_OPERATION) or settings.get(OPERATION.key)
-        if operation is not None and operation.lower() not in _INSERTS:
-            raise InvalidRequest(f"option {INSERT_OPERATION}={operation} is none of {', '.join(_INSERTS)}")
-        return cls(merged_options(settings, options), mode.upper() == "DYNAMIC", operation and operation.lower())
+
+        def choice(key: str, values: tuple[str, ...], default: str | None = None) -> str | None:
+            value = named.get(key, default)
+            if value is not None and value.lower() not in map(str.lower, values):
+                raise InvalidRequest(f"option {key}={value} is none of {', '.join(values)}")
+            return value and value.lower()
+
+        mode = choice(OVERWRITE_MODE, _MODES) or choice(SPARK_OVERWRITE_MODE, _MODES, "STATIC")
+        # `options=` of a call names the operation of the write itself, which reports another one.
+        operation = settings.get(OPERATION.key)
+        overwrites = operation is not None and operation.lower() in _OVERWRITES
+        chosen = choice(INSERT_OPERATION, _INSERTS) or (operation and operation.lower())
+        if chosen is not None and chosen not in (*_INSERTS, *_OVERWRITES):
+            raise InvalidRequest(
+                f"option {OPERATION}={operation} is no operation of INSERT: {', '.join((*_INSERTS, *_OVERWRITES))}"
+            )
+        insert_mode = choice(INSERT_MODE, _INSERT_MODES)
+        bulk_inserts = choice(BULK_INSERT_ENABLED, ("true", "false")) == "true"
+        if chosen is None and insert_mode == "non-strict":
+            chosen = "bulk_insert" if bulk_inserts else "insert"
+        version = {key: value for key, value in settings.items() if find_option(key) == VERSION}
+        return cls(
+            merged_options(settings, options),
+            mode == "dynamic",
+            chosen,
+            operation.lower() if overwrites and operation is not None else None,
+            version,
+        )
+
+
+def defines_table(key: str) -> bool:
+    """Return True for an option that is a property of a table, which its creation decides."""
+    option = find_option(key)
+    return option is not None and option in TABLE_OPTIONS and bool(option.stored_as)
 
 
 def merged_options(settings: Mapping[str, str], options: Mapping[str, object] | None) -> Mapping[str, object] | None:
-    """Return the options of a session, overridden by those of a call, without the ones that only SQL knows."""
-    of_session = {key: value for key, value in settings.items() if key not in _SQL_ONLY}
+    """Return the options of a session, overridden by those of a call, without the ones that only SQL knows.
+
+    Options of a session that define tables are left out: as in Hudi, an existing table decides.
+    """
+    of_session = {key: value for key, value in settings.items() if key not in _SQL_ONLY and not defines_table(key)}
     of_call = {key: value for key, value in (options or {}).items() if key not in _SQL_ONLY or key == OPERATION.key}
     if not of_session:
         return of_call or None
@@ -104,6 +149,8 @@ def check_setting(key: str, value: str, settings: Mapping[str, str]) -> None:
         return
     check_known(key)
     parse_options({key: value})
+    if defines_table(key) and find_option(key) != VERSION:
+        warn_caller(f"SET {key} has no effect in SQL, as in Hudi: name it in TBLPROPERTIES of CREATE TABLE")
 
 
 def qualified(name: S.TableName, current: str) -> S.TableName:

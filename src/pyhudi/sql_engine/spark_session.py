@@ -48,7 +48,7 @@ from pyhudi.options.write_options import OPERATION
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.pushdown import COMPARED_DIFFERENTLY
 from pyhudi.records.sql_quoting import quote_name
-from pyhudi.sql_engine import spark_table_names, table_statements
+from pyhudi.sql_engine import create_statements, spark_table_names, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.literals import parse_spark
@@ -203,8 +203,10 @@ class SparkStatementSession:
         self, statement: S.CreateTable, query: S.SelectQuery, path: str, storage_options: Mapping[str, str] | None
     ) -> WriteResult:
         frame = self.frame(query)
-        ordered = table_statements.new_table_columns(statement, frame.columns)
-        options = {**table_statements.new_options(statement, ordered), **(self.options or {}), OPERATION.key: "bulk_insert"}
+        ordered = create_statements.new_table_columns(statement, frame.columns)
+        defaults = create_statements.creation_defaults(self.statement_options)
+        named = create_statements.new_options(statement, ordered, defaults)
+        options = {**named, **(self.options or {}), OPERATION.key: "bulk_insert"}
         if statement.table.path is None:
             options.setdefault(NAME.key, statement.table.parts[-1])
         rows = frame.select(*map(quote_name, ordered))

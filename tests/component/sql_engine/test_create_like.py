@@ -255,7 +255,6 @@ def test_a_repeated_statement_adds_the_constraints_that_are_missing() -> None:
         ("recordKey", "primaryKey"),
         ("record_keys", "primaryKey"),
         ("recordkey.fields", "primaryKey"),
-        ("preCombine", "preCombineField"),
         ("precombineFields", "preCombineField"),
         ("orderingField", "orderingFields"),
         ("table_type", "type"),

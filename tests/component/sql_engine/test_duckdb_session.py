@@ -141,6 +141,57 @@ def test_names(sql: Sql, catalog: hp.Catalog, trips: hp.Table, tmp_path: Path) -
         hp.sql("CREATE TABLE t (a INT) USING hudi", catalog=hp.Catalog())
 
 
+def test_set_options_that_define_tables(sql: Sql, catalog: hp.Catalog, trips: hp.Table, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"SET hoodie\.datasource\.write\.hive_style_partitioning has no effect in SQL"):
+        sql("SET hoodie.datasource.write.hive_style_partitioning = false")
+    sql("SET hoodie.write.table.version = 9")
+    sql("INSERT INTO trips VALUES (7, 1.0, 1, 'sf')")
+    sql("CREATE TABLE nine (id INT, day STRING) USING hudi PARTITIONED BY (day) TBLPROPERTIES (primaryKey = 'id')")
+    sql("CREATE TABLE eight (id INT) USING hudi TBLPROPERTIES (primaryKey = 'id', 'hoodie.write.table.version' = '8')")
+    sql("CREATE TABLE copied USING hudi TBLPROPERTIES (primaryKey = 'id') AS SELECT 1 AS id")
+    versions = [str(hp.Table(tmp_path / "warehouse" / name).config.version) for name in ("nine", "eight", "copied")]
+    assert versions == ["9", "8", "9"]
+    sql("INSERT INTO nine VALUES (1, 'mon')")
+    assert sql("SHOW PARTITIONS nine") == [{"partition": "day=mon"}]
+    with pytest.raises(hp.InvalidRequest, match="contradicts the table"):
+        hp.sql("INSERT INTO trips VALUES (8, 1.0, 1, 'sf')", catalog=catalog, options={"hoodie.write.table.version": 9})
+
+
+def test_set_operations_of_inserts(sql: Sql) -> None:
+    sql("CREATE TABLE t (id INT, v INT) USING hudi TBLPROPERTIES (primaryKey = 'id', preCombineField = 'v')")
+    assert sql("INSERT INTO t VALUES (1, 1)")[0]["operation"] == "upsert"
+    with pytest.raises(hp.InvalidRequest, match=r"insert\.mode=lax is none of upsert, strict, non-strict"):
+        sql("SET hoodie.sql.insert.mode = lax")
+    sql("SET hoodie.sql.bulk.insert.enable = true")
+    assert sql("INSERT INTO t VALUES (1, 2)")[0]["operation"] == "upsert"
+    sql("SET hoodie.sql.insert.mode = non-strict")
+    assert sql("INSERT INTO t VALUES (3, 3)")[0]["operation"] == "bulk_insert"
+    sql("RESET hoodie.sql.bulk.insert.enable")
+    assert sql("INSERT INTO t VALUES (1, 3)")[0]["rows_inserted"] == 1
+    sql("RESET")
+    sql("SET hoodie.datasource.write.operation = insert_overwrite_table")
+    assert sql("INSERT OVERWRITE t VALUES (9, 9)")[0]["operation"] == "insert_overwrite_table"
+    assert sql("SELECT id FROM t") == [{"id": 9}]
+
+
+def test_properties_that_hudi_ignores(sql: Sql, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning) as caught:
+        sql(
+            "CREATE TABLE t (id INT, v INT) USING hudi TBLPROPERTIES (primaryKey = 'id', preCombineKey = 'v', tableType = 'mor', "
+            "'hoodie.table.name' = 'other', 'hoodie.clustering.keygen.class' = 'a.b.C')"
+        )
+    assert [str(warning.message).partition(": property ")[2] for warning in caught] == [
+        "preCombineKey has no effect, as in Hudi. Write preCombineField",
+        "tableType has no effect, as in Hudi. Write type",
+        "hoodie.clustering.keygen.class is unknown, and has no effect",
+    ]
+    config = hp.Table(tmp_path / "warehouse" / "t").config
+    assert (config.name, config.is_cow, config.property("preCombineKey")) == ("t", True, "v")
+    for wrong in ("primaryKeys = 'id'", "'hoodie.clean.commits.retaned' = '1'"):
+        with pytest.raises(hp.InvalidRequest, match="mean"):
+            sql(f"CREATE TABLE other (id INT) USING hudi TBLPROPERTIES ({wrong})")
+
+
 def test_drop_of_a_managed_table_deletes_its_files(sql: Sql, catalog: hp.Catalog, tmp_path: Path) -> None:
     folder = tmp_path / "warehouse" / "made"
     sql("CREATE TABLE made (id INT) USING hudi TBLPROPERTIES (primaryKey = 'id')")
