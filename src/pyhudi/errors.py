@@ -24,6 +24,7 @@ raise them on Spark workers.
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any
 
@@ -36,6 +37,18 @@ def visible(text: str) -> str:
     Line ends and tabs stay. Keys, paths and values come from untrusted writers.
     """
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return a logger whose messages are one line without control characters, so that a text of a table cannot forge one."""
+    logger = logging.getLogger(name)
+    logger.addFilter(_escape_record)
+    return logger
+
+
+def _escape_record(record: logging.LogRecord) -> bool:
+    record.msg, record.args = visible(record.getMessage()).replace("\n", "\\n"), None
+    return True
 
 
 class HudiError(Exception):

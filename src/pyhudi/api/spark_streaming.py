@@ -14,7 +14,6 @@ Source: docs/formats/writing.md, "Streaming sink".
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -26,7 +25,7 @@ from pyhudi.api.argument_types import checked_class
 from pyhudi.api.table import Table
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.type_conversion import DataFrame, StreamingQuery
-from pyhudi.errors import InvalidRequest, ServiceFailed, TableExists
+from pyhudi.errors import InvalidRequest, ServiceFailed, TableExists, get_logger
 from pyhudi.operations.admin.open_table import resolve_location
 from pyhudi.operations.services.background_services import BackgroundServices
 from pyhudi.operations.write.micro_batches import (
@@ -44,7 +43,7 @@ from pyhudi.options.supported import parse_options
 from pyhudi.options.write_options import STREAMING_CHECKPOINT_IDENTIFIER
 from pyhudi.storage.environment import Environment, SystemEnvironment
 
-_LOG = logging.getLogger("pyhudi.api.spark_streaming")
+_LOG = get_logger("pyhudi.api.spark_streaming")
 _QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"
 """Local properties that Spark sets in the thread of a streaming query."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -290,11 +291,12 @@ def export(
     names = split_names(columns)
     opened, given = open_for_call(table, storage, options)
     scan = opened.scan(names, filter, as_of, options=given)
-    unfinished = file.with_name(f"{file.name}.unfinished")
+    # Nobody else can have made a file or a link of a random name, in a shared folder either.
+    unfinished = file.with_name(f"{file.name}.{uuid.uuid4().hex}.unfinished")
     rows = 0
     try:
         # Exclusive creation: an existing file, also of a concurrent export, is not overwritten.
-        with file.open("xb"), unfinished.open("wb") as sink, _writer(file.suffix, sink, scan.schema) as writer:
+        with file.open("xb"), unfinished.open("xb") as sink, _writer(file.suffix, sink, scan.schema) as writer:
             for batch in scan.to_batches():
                 writer.write_batch(batch)
                 rows += batch.num_rows

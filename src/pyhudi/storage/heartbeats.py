@@ -11,21 +11,20 @@ This module decides no rollback.  It compares the store's clock with the local o
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import threading
 from dataclasses import dataclass
 from typing import Annotated
 
-from pyhudi.errors import HudiError, WriteConflict
+from pyhudi.errors import HudiError, WriteConflict, get_logger
 from pyhudi.format.paths import HEARTBEAT_FOLDER
 from pyhudi.options import write_options
 from pyhudi.options.declaration import OptionSettings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment, Repetition
 
-_LOG = logging.getLogger("pyhudi.storage.heartbeats")
+_LOG = get_logger("pyhudi.storage.heartbeats")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,12 @@ Source: docs/formats/timeline.md, "Heartbeats and failed writes".  The content i
 from __future__ import annotations
 
 import json
-import logging
 import os
 import socket
 import threading
 import uuid
 
-from pyhudi.errors import HudiError, WriteConflict
+from pyhudi.errors import HudiError, WriteConflict, get_logger
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment, Repetition
 from pyhudi.storage.heartbeats import (
@@ -37,7 +36,7 @@ from pyhudi.storage.heartbeats import (
 )
 from pyhudi.storage.process_identity import boot_id, pid_space, start_time
 
-_LOG = logging.getLogger("pyhudi.storage.liveness")
+_LOG = get_logger("pyhudi.storage.liveness")
 _OF_TASKS = b'{"tasks": true}'
 _LOAD_ID = uuid.uuid4().hex
 _running: set[tuple[str, str]] = set()

@@ -290,3 +290,12 @@ def test_the_command_line(configured: hp.Catalog, tmp_path: Path) -> None:
     call("drop", "lake.sales.trips", "--yes")
     assert configured.list_tables("sales") == []
     assert not hp.Table.exists(tmp_path / "warehouse/sales/trips")
+
+
+def test_a_new_database_is_readable_by_its_owner_only(configured: hp.Catalog, tmp_path: Path) -> None:
+    database = tmp_path / "catalog.db"
+    assert database.stat().st_mode & 0o777 == 0o600
+    # A team that shares its catalog keeps the mode that it has chosen.
+    database.chmod(0o660)
+    configured.create_namespace("more")
+    assert database.stat().st_mode & 0o777 == 0o660

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
@@ -208,6 +209,12 @@ class _Refused(Exception):
         self.violation = violation
 
 
+def _create_private(path: str) -> None:
+    """Create a database that only its owner can read, since storage options may be secrets. An existing one keeps its mode."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
 class _Sqlite:
     """A file.  A change waits for that of another process; a read does not."""
 
@@ -221,6 +228,7 @@ class _Sqlite:
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[Execute]:
         with _translated(self, sqlite3.OperationalError, sqlite3.Error):
+            _create_private(self._path)
             connection = sqlite3.connect(self._path, timeout=_TIMEOUT_S, isolation_level=None)
             with closing(connection):
                 connection.execute("PRAGMA foreign_keys = ON")

@@ -6,9 +6,7 @@ then deliver one message: receivers get each commit at least once.
 
 from __future__ import annotations
 
-import logging
-
-from pyhudi.errors import HudiError, StorageUnavailable
+from pyhudi.errors import HudiError, StorageUnavailable, get_logger
 from pyhudi.features.commit_callbacks.commit_message import CommitMessage, stats_of
 from pyhudi.features.commit_callbacks.notices import Notice, delete_notice, load_notices, owner_is_dead
 from pyhudi.features.commit_callbacks.receivers import Receiver, Rejected, find_receiver
@@ -20,7 +18,7 @@ from pyhudi.table.snapshot import read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS, Timeline
 
-_LOG = logging.getLogger("pyhudi.features.commit_callbacks")
+_LOG = get_logger("pyhudi.features.commit_callbacks")
 
 _FIRST_PAUSE_MS = 200
 _OLD_MESSAGES = 10

@@ -5,13 +5,12 @@ An error never contains the URL, the key or the headers of a receiver, which may
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from pyhudi.errors import InvalidRequest, StorageUnavailable, Unsupported
+from pyhudi.errors import InvalidRequest, StorageUnavailable, Unsupported, get_logger
 from pyhudi.features.commit_callbacks.commit_message import CommitMessage
 from pyhudi.operations.commit.commit_callbacks import CallbackSettings
 from pyhudi.options.callback_options import (
@@ -28,7 +27,7 @@ from pyhudi.storage.http_client import send_request
 
 Receiver = Callable[[CommitMessage], object]
 
-_LOG = logging.getLogger("pyhudi.features.commit_callbacks.kafka")
+_LOG = get_logger("pyhudi.features.commit_callbacks.kafka")
 _KEY_HEADER = "HUDI-CALLBACK-KEY"
 _TEMPORARY = frozenset({408, 425, 429})
 _registered: Registry[Receiver] = Registry("commit callback")

@@ -7,11 +7,10 @@ Source: docs/decisions/0019-index-hbase.md.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from pyhudi.errors import HudiError, Unsupported
+from pyhudi.errors import HudiError, Unsupported, get_logger
 from pyhudi.features.hbase_index.hbase_client import open_hbase
 from pyhudi.features.hbase_index.hbase_tasks import HbaseChange, roll_back_hbase, run_finish_hbase, run_prepare_hbase
 from pyhudi.format.instants import timestamp_from_instant
@@ -23,7 +22,7 @@ from pyhudi.tasks.engine_protocol import Engine
 from pyhudi.tasks.hbase_lookup import HbaseSettings
 from pyhudi.tasks.write_tasks import WriteStatus
 
-_LOG = logging.getLogger("pyhudi.features.hbase_index.hbase_commits")
+_LOG = get_logger("pyhudi.features.hbase_index.hbase_commits")
 
 _CLOCKS_DIFFER_MS = 600_000
 """How much earlier than a write's instant time by this clock a region server may have stored an entry of the write."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyhudi.api.argument_types import checked_class
-from pyhudi.errors import EngineFailed, HudiError, StorageUnavailable, WriteConflict
+from pyhudi.errors import EngineFailed, HudiError, StorageUnavailable, WriteConflict, get_logger
 from pyhudi.features.ingestion.ingest_table import IngestResult, TableIngestion
 from pyhudi.features.ingestion.job_config import TableJob, load_config
 from pyhudi.storage.environment import Environment, SystemEnvironment
@@ -19,7 +18,7 @@ from pyhudi.storage.environment import Environment, SystemEnvironment
 if TYPE_CHECKING:
     from pyhudi.engines.spark.type_conversion import SparkSession
 
-_LOG = logging.getLogger("pyhudi.ingestion")
+_LOG = get_logger("pyhudi.ingestion")
 _MAX_PAUSE_S = 300.0
 
 

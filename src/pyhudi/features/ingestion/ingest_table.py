@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from pyhudi.api.table import Table
 from pyhudi.engines.arrow.input_rows import arrow_reader
-from pyhudi.errors import HudiError, InvalidRequest, ServiceFailed, StorageUnavailable, TableExists, TableState
+from pyhudi.errors import HudiError, InvalidRequest, ServiceFailed, StorageUnavailable, TableExists, TableState, get_logger
 from pyhudi.features.ingestion.checkpoints import CheckpointMark, StoredCheckpoint, find_checkpoint
 from pyhudi.features.ingestion.error_rows import ErrorRows
 from pyhudi.features.ingestion.job_config import TableJob
@@ -37,7 +36,7 @@ from pyhudi.storage.environment import Environment
 if TYPE_CHECKING:
     from pyhudi.engines.spark.type_conversion import SparkSession
 
-_LOG = logging.getLogger("pyhudi.ingestion")
+_LOG = get_logger("pyhudi.ingestion")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.errors import InvalidRequest, Unsupported, get_logger
 from pyhudi.features.metrics.open_telemetry import OpenTelemetry
 from pyhudi.features.metrics.operation_metrics import Metric, metric_prefix, operation_instants, operation_metrics
 from pyhudi.features.metrics.prometheus import PushGateway, scrape_endpoint
@@ -18,7 +17,7 @@ from pyhudi.operations.commit.metrics_settings import MetricsSettings
 from pyhudi.options.metrics_options import METRICS_ON, REPORTER_TYPE, REPORTERS
 from pyhudi.table.table_context import TableContext
 
-_LOG = logging.getLogger("pyhudi.features.metrics")
+_LOG = get_logger("pyhudi.features.metrics")
 
 _KNOWN_INSTANTS = 256
 

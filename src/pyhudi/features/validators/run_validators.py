@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from pyhudi.api.scan import Scan
 from pyhudi.engines.arrow.input_rows import arrow_reader
-from pyhudi.errors import HudiError, InvalidRequest, ValidationFailed
+from pyhudi.errors import HudiError, InvalidRequest, ValidationFailed, get_logger
 from pyhudi.features.validators.applied_state import changed_partitions, state_query, states_around
 from pyhudi.features.validators.sql_validators import (
     MAX_ROWS,
@@ -26,7 +25,7 @@ from pyhudi.options.validator_options import EQUALITY_QUERIES, INEQUALITY_QUERIE
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import Engine
 
-_LOG = logging.getLogger("pyhudi.features.validators")
+_LOG = get_logger("pyhudi.features.validators")
 
 
 def check_settings(settings: ValidatorSettings) -> None:

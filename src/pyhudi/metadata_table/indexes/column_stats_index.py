@@ -9,7 +9,6 @@ an indexed column changes its type (older bounds have the former type).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -17,7 +16,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import InvalidRequest, get_logger
 from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.index_definitions import IndexDefinition, column_stats_definition
 from pyhudi.format.meta_columns import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY, with_meta_fields
@@ -114,7 +113,7 @@ def _has_statistics(schema: pa.Schema, name: str, *, with_binary: bool, typed: b
     return has_statistics(column, typed=typed)
 
 
-_LOG = logging.getLogger("pyhudi.metadata_table.writer")
+_LOG = get_logger("pyhudi.metadata_table.writer")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ Format: docs/formats/metadata-table.md, read-time use.
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import pairwise
@@ -19,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import CorruptData, TableState, Unsupported
+from pyhudi.errors import CorruptData, TableState, Unsupported, get_logger
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action
 from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.codecs.files_codec import FILES_SCHEMA, ROOT
@@ -39,7 +38,7 @@ from pyhudi.table.listing import DirectoryListing, FileListing
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
-_LOG = logging.getLogger(__name__)
+_LOG = get_logger(__name__)
 
 DAMAGE = (CorruptData, TableState, Unsupported)
 """Errors of a metadata table that is missing, damaged or newer than this reader. An unavailable store is not damage."""

@@ -14,7 +14,6 @@ reconciles them with commits whose times overlap.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import HudiError, IndexStarted
+from pyhudi.errors import HudiError, IndexStarted, get_logger
 from pyhudi.format.actions.clean_metadata import CleanMetadata
 from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.actions.rollback_metadata import (
@@ -58,7 +57,7 @@ from pyhudi.tasks.engine_protocol import Engine
 from pyhudi.tasks.file_stats import FileIndexing
 from pyhudi.tasks.write_tasks import WriteStatus
 
-_LOG = logging.getLogger("pyhudi.metadata_table.writer")
+_LOG = get_logger("pyhudi.metadata_table.writer")
 
 
 def indexing_requirements(

@@ -20,14 +20,13 @@ commits, the index is dropped, and the next write rebuilds it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import WriteConflict
+from pyhudi.errors import WriteConflict, get_logger
 from pyhudi.format.avro_wrappers import Wrapper
 from pyhudi.format.instants import Action, Instant
 from pyhudi.metadata_table.codecs.metadata_partitions import grouped
@@ -42,7 +41,7 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import SLICING_ACTIONS, Timeline
 from pyhudi.tasks.engine_protocol import Engine
 
-_LOG = logging.getLogger("pyhudi.metadata_table.writer")
+_LOG = get_logger("pyhudi.metadata_table.writer")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,10 @@ Source: docs/catalog-sync.md.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pyhudi.errors import ServiceFailed, TableState
+from pyhudi.errors import ServiceFailed, TableState, get_logger
 from pyhudi.format.paths import join_path
 from pyhudi.operations.catalog_sync.catalog_entries import (
     View,
@@ -51,7 +50,7 @@ from pyhudi.storage.catalogs.hive_catalog import HiveCatalog
 from pyhudi.table.snapshot import Snapshot, load_snapshot, retry_on_stale_files
 from pyhudi.table.table_context import TableContext
 
-_LOG = logging.getLogger("pyhudi.operations.catalog_sync")
+_LOG = get_logger("pyhudi.operations.catalog_sync")
 SERVICE = "sync"
 _DESCRIPTION = "automatically created by hoodie"
 

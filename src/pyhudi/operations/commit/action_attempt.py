@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
-from pyhudi.errors import HudiError, InstantNotFound, WriteConflict
+from pyhudi.errors import HudiError, InstantNotFound, WriteConflict, get_logger
 from pyhudi.features.consistent_hashing.hashing_store import remove_hashing_metadata
 from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.instants import Action, Instant, State, completed_action
@@ -27,7 +26,7 @@ from pyhudi.table.partition_buckets import remove_counts
 from pyhudi.table.snapshot import load_snapshot, read_commit
 from pyhudi.table.table_context import TableContext
 
-_LOG = logging.getLogger("pyhudi.operations.commit")
+_LOG = get_logger("pyhudi.operations.commit")
 
 
 class Phases:

@@ -9,16 +9,16 @@ of a listener is logged and does not affect the operation. Services that follow 
 from __future__ import annotations
 
 import functools
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from pyhudi.errors import get_logger
 from pyhudi.table.table_context import TableContext
 
-_LOG = logging.getLogger("pyhudi.operations")
+_LOG = get_logger("pyhudi.operations")
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -16,11 +16,10 @@ Source: docs/failure-model.md, "Slow stores".
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from pyhudi.errors import CommitUnknown, HudiError, StorageUnavailable, WriteConflict
+from pyhudi.errors import CommitUnknown, HudiError, StorageUnavailable, WriteConflict, get_logger
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.actions.rollback_metadata import RollbackPlan
 from pyhudi.format.instants import Action, Instant, State
@@ -34,7 +33,7 @@ from pyhudi.table.snapshot import load_rollback_targets, read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS, Timeline
 
-_LOG = logging.getLogger("pyhudi.operations.commit.late_commit")
+_LOG = get_logger("pyhudi.operations.commit.late_commit")
 
 _ATTEMPTS = 3
 """How often the lock is taken to look, if it is lost each time."""

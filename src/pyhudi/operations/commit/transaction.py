@@ -18,12 +18,11 @@ Source: docs/formats/timeline.md, "Writing a state"; docs/formats/writing.md, "C
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from pyhudi.errors import CommitUnknown, HudiError, Internal, StorageUnavailable, TableState, WriteConflict
+from pyhudi.errors import CommitUnknown, HudiError, Internal, StorageUnavailable, TableState, WriteConflict, get_logger
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.avro.container import add_checksum_marker
 from pyhudi.format.instants import Action, Instant, State, completed_action
@@ -58,7 +57,7 @@ from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
-_LOG = logging.getLogger("pyhudi.operations.commit.transaction")
+_LOG = get_logger("pyhudi.operations.commit.transaction")
 
 
 _LONGEST_CONFIRMATION_MS = 60_000

@@ -14,11 +14,10 @@ Both iterate over `service_registry.SERVICES`. Source: docs/formats/writing.md, 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from pyhudi.errors import HudiError, InvalidRequest, ServiceFailed
+from pyhudi.errors import HudiError, InvalidRequest, ServiceFailed, get_logger
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.service_result import Executed, Failed, NotDue, Outcome
@@ -31,7 +30,7 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import Engine
 
-_LOG = logging.getLogger("pyhudi.operations.services.run_services")
+_LOG = get_logger("pyhudi.operations.services.run_services")
 
 Outcomes = Mapping[str, Outcome]
 """Outcome by service."""

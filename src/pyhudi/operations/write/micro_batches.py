@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from pyhudi.errors import CommitUnknown, CorruptData, HudiError, InvalidRequest, ServiceFailed
+from pyhudi.errors import CommitUnknown, CorruptData, HudiError, InvalidRequest, ServiceFailed, get_logger
 from pyhudi.format.paths import join_path
 from pyhudi.operations.write.write_once import AlreadyCommitted, CommitMark, CommitSearch
 from pyhudi.operations.write.write_settings import WriteOperation
@@ -30,7 +29,7 @@ from pyhudi.storage.environment import Environment
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
-_LOG = logging.getLogger("pyhudi.api.spark_streaming")
+_LOG = get_logger("pyhudi.api.spark_streaming")
 
 SINK_CHECKPOINT_KEY = "_hudi_streaming_sink_checkpoint"
 SOURCE_OFFSETS_KEY = "pyhudi.stream.offsets"

@@ -14,18 +14,17 @@ clock that includes suspended time. A forked child holds none of its parent's le
 
 from __future__ import annotations
 
-import logging
 import threading
 from abc import abstractmethod
 from functools import partial
 
-from pyhudi.errors import HudiError, Internal, InvalidRequest, StorageFull, StorageUnavailable
+from pyhudi.errors import HudiError, Internal, InvalidRequest, StorageFull, StorageUnavailable, get_logger
 from pyhudi.storage.deadlines import within_lease
 from pyhudi.storage.environment import Environment, Repetition
 from pyhudi.storage.locks.acquisition import Acquisition
 from pyhudi.storage.locks.lock_provider import LockProvider, LockWait
 
-_LOG = logging.getLogger("pyhudi.storage.locks")
+_LOG = get_logger("pyhudi.storage.locks")
 
 # How often a lock without renewals looks whether its holder still runs.
 _WATCH_MS = 5_000

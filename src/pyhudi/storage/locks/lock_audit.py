@@ -15,11 +15,10 @@ not overlap by the time that the requests take. A holder without END is consider
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pyhudi.errors import HudiError
+from pyhudi.errors import HudiError, get_logger
 from pyhudi.format.paths import LOCK_FOLDER, join_path
 from pyhudi.storage.base import Listing, Storage
 from pyhudi.storage.locks.hold_notices import json_fields
@@ -33,7 +32,7 @@ _ENABLED = "STORAGE_LOCK_AUDIT_SERVICE_ENABLED"
 # The number of records of a long hold that are kept besides its START.
 _MAX_RENEWALS = 100
 
-_LOG = logging.getLogger("pyhudi.storage.locks")
+_LOG = get_logger("pyhudi.storage.locks")
 
 
 class AuditState(StrEnum):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -150,7 +152,7 @@ OPERATIONS: dict[str, Callable[[Table], None]] = {
 """Operations of the Python API."""
 
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "report": ("report", "{table}", "-o", "{scratch}/report.html"),
+    "report": ("report", "{table}", "--to", "{scratch}/report.html"),
     "command show": ("show", "{table}"),
     "command timeline": ("timeline", "{table}"),
     "command commits": ("commits", "{table}"),
@@ -183,7 +185,7 @@ FOLLOWING: Mapping[str, tuple[str, ...]] = {
 
 def run(operation: str, table: Path, scratch: Path, storage_options: Mapping[str, str], options: Mapping[str, object]) -> str:
     """Run an operation. Returns `done` or the name of a HudiError; anything else propagates."""
-    with warnings.catch_warnings(record=True) as warned:
+    with warnings.catch_warnings(record=True) as warned, _logged() as lines:
         warnings.simplefilter("always")
         try:
             if operation in OPERATIONS:
@@ -196,7 +198,25 @@ def run(operation: str, table: Path, scratch: Path, storage_options: Mapping[str
             result = type(error).__name__
     for warning in warned:
         _check_text(str(warning.message))
+    for line in lines:
+        _check_text(line)
+        if "\n" in line:
+            raise Revealed(f"several lines in the log: {line!r}")
     return result
+
+
+@contextmanager
+def _logged() -> Iterator[list[str]]:
+    """The messages that PyHudi logs."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("pyhudi")
+    logger.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
 
 
 def _command(operation: str, table: Path, scratch: Path) -> str:
