@@ -121,7 +121,7 @@ _RECORDS: Final[Mapping[str, tuple[pa.DataType, Mapping[str, Any]]]] = {
 }
 _ELEMENTS: Final[Mapping[str, pa.DataType]] = {"FLOAT": pa.float32(), "DOUBLE": pa.float64(), "INT8": pa.int8()}
 _BACKING: Final = "FIXED_BYTES"
-_VECTOR: Final = re.compile(r"VECTOR\s*\(\s*(-?\d+)\s*(?:,\s*(\w+)\s*)?(?:,\s*(\w+)\s*)?\)", re.IGNORECASE)
+_VECTOR: Final = re.compile(r"VECTOR\s*\(\s*(-?[0-9]{1,18})\s*(?:,\s*(\w+)\s*)?(?:,\s*(\w+)\s*)?\)", re.IGNORECASE)
 
 
 def vector_type(dimension: int, element: str = "FLOAT") -> pa.DataType:

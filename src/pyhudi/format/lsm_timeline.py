@@ -34,6 +34,7 @@ from pyhudi.format.avro.nodes import BYTES, INT, STRING, optional, record, requi
 from pyhudi.format.avro.schema import Schema, schema_from_record
 from pyhudi.format.json_document import parse_json
 from pyhudi.format.parquet.parquet_file import ParquetWriter
+from pyhudi.format.stored_numbers import parse_digits
 
 VERSION_FILE: Final = "_version_"
 MAX_LEVEL: Final = 9
@@ -166,8 +167,7 @@ def parse_version(data: bytes) -> int | None:
     Returns:
         None if it is unreadable; the highest existing manifest then applies.
     """
-    text = data.strip()
-    return int(text) if text.isdigit() and len(text) <= 18 else None
+    return parse_digits(data.strip().decode("latin-1"))
 
 
 def encode_history(rows: Sequence[HistoryRow], compression: str = "gzip") -> bytes:

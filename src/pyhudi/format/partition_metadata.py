@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pyhudi.errors import CorruptData
 from pyhudi.format.paths import PARTITION_METADATA_FILE
 from pyhudi.format.properties import format_java_date, format_properties, parse_properties
+from pyhudi.format.stored_numbers import parse_digits
 
 PARTITION_METADATA_FILES = (PARTITION_METADATA_FILE, f"{PARTITION_METADATA_FILE}.parquet", f"{PARTITION_METADATA_FILE}.orc")
 """Possible file names, in the order in which readers check them."""
@@ -57,12 +58,13 @@ class PartitionMetadata:
     def from_pairs(cls, pairs: Mapping[str, str]) -> PartitionMetadata:
         """Build from the text file's pairs or a footer's key-values; other keys are ignored. Raises CorruptData."""
         instant_time = pairs.get(_COMMIT_TIME)
-        depth = pairs.get(_DEPTH, "").strip()
+        text = pairs.get(_DEPTH, "").strip()
+        depth = parse_digits(text, 6)
         if not instant_time:
             raise CorruptData("a partition metadata file has no commit time", expected=_COMMIT_TIME)
-        if not (depth.isascii() and depth.isdigit() and len(depth) <= 6):
-            raise CorruptData("invalid partition depth", found=depth[:100])
-        return cls(instant_time, int(depth))
+        if depth is None:
+            raise CorruptData("invalid partition depth", found=text[:100])
+        return cls(instant_time, depth)
 
 
 def partition_depth(partition_path: str) -> int:

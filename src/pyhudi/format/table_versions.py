@@ -12,6 +12,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.format.stored_numbers import parse_digits
 from pyhudi.options.table_options import LAYOUT, VERSION
 
 
@@ -201,8 +202,7 @@ def parse_timeline_layout(text: str) -> TimelineLayout:
 
 
 def _number(key: str, text: str) -> int:
-    stripped = text.strip()
-    # Twelve digits suffice for every version, and bound the cost of int() on a corrupt value of megabytes.
-    if not (stripped.isascii() and stripped.isdigit() and len(stripped) <= 12):
+    number = parse_digits(text.strip(), 12)
+    if number is None:
         raise CorruptData(f"{key} is not a number", found=text[:100])
-    return int(stripped)
+    return number

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.names import format_shared_file_id, parse_bucket
 from pyhudi.format.partition_bucket_config import BucketCounts
+from pyhudi.format.stored_numbers import parse_digits
 from pyhudi.options import index_options
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.index_options import BUCKET_COUNT
@@ -170,7 +171,8 @@ def _parsed(rules: str) -> tuple[tuple[str, int], ...]:
     counts_by_pattern = []
     for rule in rules.rstrip(";").split(";"):
         pattern, *counts = rule.strip().rstrip(",").split(",")
-        if len(counts) != 1 or not counts[0].strip().isdecimal() or not 1 <= int(counts[0]) <= MAX_BUCKETS:
+        count = parse_digits(counts[0].strip()) if len(counts) == 1 else None
+        if count is None or not 1 <= count <= MAX_BUCKETS:
             raise InvalidRequest(
                 f"{index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS}={rules}: {rule.strip()!r} is no regular "
                 f"expression, a comma and a count from 1 to {MAX_BUCKETS}"
@@ -179,7 +181,7 @@ def _parsed(rules: str) -> tuple[tuple[str, int], ...]:
             is_found(pattern.strip(), "")
         except Unsupported as error:
             raise Unsupported(f"{index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS}={rules}: {error}") from error
-        counts_by_pattern.append((pattern.strip(), int(counts[0])))
+        counts_by_pattern.append((pattern.strip(), count))
     return tuple(counts_by_pattern)
 
 

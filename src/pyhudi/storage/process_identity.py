@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from pyhudi.format.stored_numbers import parse_digits
+
 _SEPARATOR = "~"
 
 
@@ -46,9 +48,10 @@ class Process:
     def parse(cls, text: str) -> Process | None:
         """Parse the text form; None if it is malformed."""
         parts = text.split(_SEPARATOR)
-        if len(parts) != 5 or not (parts[3].isdecimal() and parts[4].isdecimal()):
+        numbers = [parse_digits(part, 20) for part in parts[3:]]
+        if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
             return None
-        return cls(parts[0], parts[1], parts[2], int(parts[3]), int(parts[4]))
+        return cls(parts[0], parts[1], parts[2], numbers[0], numbers[1])
 
     @property
     def text(self) -> str:

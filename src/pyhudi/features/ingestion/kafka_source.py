@@ -26,7 +26,7 @@ from pyhudi.storage.uris import without_secrets
 FORMATS = ("json", "avro", "text")
 _STARTS = ("earliest", "latest")
 _ON_LOSS = ("stop", "continue")
-_CHECKPOINT = re.compile(r"([^,]+)((?:,\d+:\d+)+)")
+_CHECKPOINT = re.compile(r"([^,]+)((?:,[0-9]{1,10}:[0-9]{1,18})+)")
 _DEFAULT_BYTES = 256 << 20
 _POLL_S = 30.0
 _POLLS = 60

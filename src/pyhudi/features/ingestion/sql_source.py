@@ -81,7 +81,7 @@ class SqlSource:
             raise Unsupported("source sql limits a batch by rows: set max_rows, not max_bytes")
         column = quote_identifier(self.column)
         after = self.start if checkpoint is None else checkpoint
-        where = f"{column} > {text_literal(after)}" if after is not None else f"{column} IS NOT NULL"
+        where = f"{column} > {self._literal(after)}" if after is not None else f"{column} IS NOT NULL"
         with self._connected() as cursor:
             if self.nulls == "refuse" and len(_rows(cursor, f"SELECT 1 AS n FROM {self._from} WHERE {column} IS NULL LIMIT 1")):
                 raise InvalidRequest(
@@ -101,11 +101,20 @@ class SqlSource:
                 raise Unsupported(
                     f"incremental column {self.column} is {type_}, whose values have no exact text: use another column"
                 )
-            rest = _rows(cursor, f"SELECT COUNT(*) AS n FROM {self._from} WHERE {column} > {text_literal(last)}")
-        condition = f"{where} AND {column} <= {text_literal(last)}"
+            rest = _rows(cursor, f"SELECT COUNT(*) AS n FROM {self._from} WHERE {column} > {self._literal(last)}")
+        condition = f"{where} AND {column} <= {self._literal(last)}"
         return Batch(
             _Query(self, f"SELECT * FROM {self._from} WHERE {condition}"), last, {"rows": int(rest.column(0)[0].as_py())}
         )
+
+    def _literal(self, value: str) -> str:
+        """Write a value of the incremental column, which the table or the source stores, as a literal."""
+        if self.driver is not None and "\\" in value:
+            raise Unsupported(
+                f"value {value[:100]!r} of the incremental column {self.column} contains a backslash, which databases escape "
+                "differently: use another column, or set checkpoint in the job to begin elsewhere"
+            )
+        return text_literal(value)
 
     def lag_seconds(self, checkpoint: str, now_ms: int) -> float | None:
         """Return the age of the newest value that was read; None if it is not a time. Times without zone are UTC."""

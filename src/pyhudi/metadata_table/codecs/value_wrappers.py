@@ -52,6 +52,7 @@ from pyhudi.format.avro_columns import (
     join,
 )
 from pyhudi.format.avro_wrappers import DECIMAL, Wrapper
+from pyhudi.format.stored_numbers import parse_digits
 from pyhudi.metadata_table.codecs.payload_codec import UNKNOWN_WRAPPER, WRAPPED
 
 _TYPE_OF_KIND = {
@@ -161,10 +162,10 @@ def has_statistics(column: pa.DataType, *, typed: bool) -> bool:
 
 
 def _scale(text: str) -> int:
-    precision, _, scale = text.partition(",")
-    if not (precision.isdecimal() and scale.isdecimal() and int(scale) <= int(precision) <= MOST_DIGITS):
-        raise CorruptData("invalid precision and scale of decimal bounds", expected="as 10,2", found=text)
-    return int(scale)
+    precision, scale = (parse_digits(part) for part in text.partition(",")[::2])
+    if precision is None or scale is None or not scale <= precision <= MOST_DIGITS:
+        raise CorruptData("invalid precision and scale of decimal bounds", expected="as 10,2", found=text[:100])
+    return scale
 
 
 def wrapper_for_type(column: pa.DataType) -> Wrapper | None:

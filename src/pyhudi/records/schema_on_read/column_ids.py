@@ -391,7 +391,9 @@ def is_promotion_allowed(stored_type: str, type_name: str) -> bool:
     )
 
 
-_DECIMAL = re.compile(r"decimal\(([0-9]+), ([0-9]+)\)")
+_DECIMAL = re.compile(r"decimal\(([0-9]{1,9}), ?([0-9]{1,9})\)")
+_FIXED = re.compile(r"fixed\[([0-9]{1,9})\]")
+_MOST_DIGITS = 38
 _SAME_AS: Mapping[str, tuple[str, ...]] = {"string": ("uuid",)}
 _ALLOWED_TYPE_CHANGES: Mapping[str, tuple[str, ...]] = {
     "int": ("long", "float", "double", "decimal", "string"),
@@ -445,12 +447,12 @@ def type_from_name(type_name: str) -> pa.DataType:
         Unsupported: The name is ambiguous.
     """
     known_type = {name: type_ for type_, name in _TYPE_NAMES.items()}.get(type_name)
-    numbers = [int(number) for number in re.findall("[0-9]+", type_name)]
-    if known_type is None and type_name.startswith("decimal"):
-        known_type = pa.decimal128(*numbers)
-    if known_type is None and type_name.startswith("fixed"):
-        known_type = pa.binary(*numbers)
-    if known_type is None and type_name == "timestamp":
+    decimal, fixed = _DECIMAL.fullmatch(type_name), _FIXED.fullmatch(type_name)
+    if decimal is not None and int(decimal[2]) <= int(decimal[1]) and 0 < int(decimal[1]) <= _MOST_DIGITS:
+        known_type = pa.decimal128(int(decimal[1]), int(decimal[2]))
+    elif fixed is not None:
+        known_type = pa.binary(int(fixed[1]))
+    elif type_name == "timestamp":
         known_type = TIMESTAMP
     if known_type is None:
         raise Unsupported(

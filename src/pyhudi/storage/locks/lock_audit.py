@@ -20,6 +20,7 @@ from enum import StrEnum
 
 from pyhudi.errors import HudiError, get_logger
 from pyhudi.format.paths import LOCK_FOLDER, join_path
+from pyhudi.format.stored_numbers import parse_digits
 from pyhudi.storage.base import Listing, Storage
 from pyhudi.storage.locks.hold_notices import json_fields
 
@@ -162,9 +163,9 @@ def end_audit_of_dead(storage: Storage, owner: str, timestamp_ms: int, expires_m
     """Record the end of a hold whose process has ended before its lease.  Storage errors are logged."""
     try:
         for file in storage.list(AUDIT_FOLDER).files:
-            start, _, _ = file.name.partition("_")
-            if file.name.endswith(_name_end(owner)) and start.isdecimal():
-                record = _encode(owner, int(start), AuditState.END, timestamp_ms, expires_ms)
+            start = parse_digits(file.name.partition("_")[0])
+            if file.name.endswith(_name_end(owner)) and start is not None:
+                record = _encode(owner, start, AuditState.END, timestamp_ms, expires_ms)
                 storage.put(file.path, (storage.read(file.path) or b"") + record)
     except HudiError as error:
         _LOG.warning("%s: the audit of the table's lock lacks a record: %s", storage.absolute(AUDIT_FOLDER), error)

@@ -33,6 +33,7 @@ from typing import Annotated
 
 from pyhudi.errors import StorageFull, StorageUnavailable
 from pyhudi.format.paths import LOCK_FOLDER
+from pyhudi.format.stored_numbers import parse_digits
 from pyhudi.options import lock_options
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.storage.base import Listing, Storage
@@ -298,15 +299,15 @@ class _Lease:
             return True
         ran_out = self.valid_until + margin_ms < now_ms
         name, _, rest = self.owner.partition(":")
-        validity, _, _ = rest.partition(":")
+        validity = parse_digits(rest.partition(":")[0])
         process = Process.parse(name)
-        if process is None or not validity.isdecimal():
+        if process is None or validity is None:
             return ran_out
         lives = process.is_running()
         if lives is None:
-            return ran_out or unchanged_ms > int(validity) + margin_ms
+            return ran_out or unchanged_ms > validity + margin_ms
         # For a process of this machine, its liveness is more reliable than the clock, which may have been changed.
-        return not lives or unchanged_ms > int(validity) + margin_ms
+        return not lives or unchanged_ms > validity + margin_ms
 
     def encode(self) -> bytes:
         document = {"expired": self.expired, "validUntil": self.valid_until, "owner": self.owner}

@@ -199,6 +199,7 @@ def environment_of_child(home: Path) -> Mapping[str, str]:
         "HOME": str(home),
         "TMPDIR": str(home / "temp"),
         "ARROW_DEFAULT_MEMORY_POOL": "system",
+        "MALLOC_ARENA_MAX": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",

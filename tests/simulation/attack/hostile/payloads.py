@@ -74,7 +74,18 @@ def _texts(value: str, outside: Path) -> Iterator[tuple[str, str]]:
     yield "sql", "1); DROP TABLE t; --"
     yield "sql", f"(SELECT content FROM read_text('{outside}/.hoodie/hoodie.properties'))"
     yield "sql", "reflect('java.lang.Runtime', 'getRuntime')"
-    for number in ("-1", "9" * 400, "1e999", "NaN", "1_0", "\uff11", "0x7fffffffffffffff", "9" * 17, "99999999999999999999"):
+    for number in (
+        "-1",
+        "9" * 400,
+        "1e999",
+        "NaN",
+        "1_0",
+        "\uff11",
+        "0x7fffffffffffffff",
+        "9" * 17,
+        "99999999999999999999",
+        "9" * 5_000,
+    ):
         yield "number", number
     yield "markup", MARKUP
     yield "markup", value + MARKUP

@@ -35,11 +35,11 @@ from pyhudi.options.declaration import REGISTRY
 from tests.simulation.attack.hostile import subjects
 from tests.simulation.attack.hostile.documents import JSON, Document, Field, changed, documents, fields, substituted
 from tests.simulation.attack.hostile.guard import EndlessWork, Guard, environment_of_child
-from tests.simulation.attack.hostile.operations import COMMANDS, FOLLOWING, LINKS_REFUSED, OPERATIONS
+from tests.simulation.attack.hostile.operations import COMMANDS, FOLLOWING, LINKS_REFUSED, OPERATIONS, OtherRows
 from tests.simulation.attack.hostile.operations import run as run_operation
 from tests.simulation.attack.hostile.payloads import CONTROL, MARKUP, MODULE, payloads
 
-MEMORY_BYTES = 768 << 20
+MEMORY_BYTES = 1 << 30
 """Memory that a process may take in addition to what it has before its first case."""
 PROCESSOR_SECONDS = 60
 """After so much processor time a case is endless: the last resort, for a loop that opens no file."""
@@ -200,6 +200,9 @@ class Runner:
             nonlocal result, wrong
             try:
                 result = run_operation(operation, self.table, self.scratch, storage_options, options)
+            except OtherRows as error:
+                result = type(error).__name__
+                wrong = "" if follows_links else str(error)
             except (Exception, EndlessWork) as error:
                 result = wrong = f"{type(error).__name__}: {error}"[:400] + _where(error)
 

@@ -10,6 +10,7 @@ import pytest
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.features.ingestion.job_config import load_config
 from pyhudi.features.ingestion.kafka_source import KafkaSource, format_offsets, parse_offsets
+from pyhudi.features.ingestion.source_protocol import Limit
 from pyhudi.features.ingestion.sql_source import SqlSource
 from pyhudi.features.ingestion.transforms import SqlTransform
 from pyhudi.storage.environment import SystemEnvironment
@@ -131,3 +132,11 @@ def test_settings_of_kafka_are_checked() -> None:
     with pytest.raises(InvalidRequest, match="start='begin'"):
         KafkaSource("t", "h:1", start="begin")
     assert "secret" not in repr(KafkaSource("t", "h:1", options={"sasl.password": "secret"}))
+
+
+def test_a_checkpoint_with_a_backslash_is_no_literal_of_an_unknown_database() -> None:
+    # The checkpoint is in the commits of the table, and MySQL would read a quote after a backslash as a part of the text.
+    source = SqlSource("mysql://db", "name", table="t", driver="adbc_driver_mysql")
+    with pytest.raises(Unsupported, match="contains a backslash"):
+        source.read("x\\' OR 1=1 -- ", Limit())
+    assert SqlSource("sqlite:///x", "name", table="t")._literal("\\'") == "'\\'''"
