@@ -47,7 +47,7 @@ def get_logger(name: str) -> logging.Logger:
 
 
 def _escape_record(record: logging.LogRecord) -> bool:
-    record.msg, record.args = visible(record.getMessage()).replace("\n", "\\n"), None
+    record.__dict__.update(msg=visible(record.getMessage()).replace("\n", "\\n"), args=None)
     return True
 
 
