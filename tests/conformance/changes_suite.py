@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import pyhudi as hp
 from pyhudi import Table
 from pyhudi.api.table import Merge
 from pyhudi.errors import InvalidRequest
@@ -33,10 +34,15 @@ def rows(*records: tuple[Any, ...]) -> pa.Table:
 
 def new_table(kind: str = "cow", data: pa.Table | None = None, uri: str | None = None, **settings: Any) -> Table:
     """Of three rows a and c are in one partition, b in another; c has no fare."""
-    named = {"record_key": "id", "partition_by": "city", "ordering": "ts", "table_type": kind, "options": OPTIONS, **settings}
-    table = Table.create(uri or f"memory://changes-{next(_names)}/t", **named)
+    table = table_without_columns(uri, table_type=kind, **settings)
     table.upsert(rows(("a", "x", 1, 1.0), ("b", "y", 2, 2.0), ("c", "x", 3, None)) if data is None else data)
     return table
+
+
+def table_without_columns(uri: str | None = None, **settings: Any) -> Table:
+    """A table that has no commit yet, created without a schema."""
+    named = {"record_key": "id", "partition_by": "city", "ordering": "ts", "options": OPTIONS, **settings}
+    return Table.create(uri or f"memory://changes-{next(_names)}/t", **named)
 
 
 def held(table: Table, *columns: str) -> dict[str, Any]:
@@ -61,6 +67,9 @@ class QueryForm:
 
     def new_table(self, kind: str = "cow", **settings: Any) -> Table:
         return new_table(kind, **settings)
+
+    def table_without_columns(self) -> Table:
+        return table_without_columns()
 
     def update(self, table: Table, values: Mapping[str, Any], where: Any = None, **settings: Any) -> WriteResult:
         raise NotImplementedError
@@ -143,6 +152,21 @@ class ChangesSuite(QueryForm):
         merge.when_not_matched_insert_all(where="source.city is not null").execute()
         assert held(table, "ts") == {"a": 1, "b": 5}
 
+    def test_the_first_merge_gives_a_table_its_columns(self) -> None:
+        table = self.table_without_columns()
+        merge = self.merge(table, SOURCE, on="id").when_matched_update_all().when_not_matched_insert_all("source.fare > 0")
+        assert merge.execute().rows_inserted == 2
+        assert table.schema() == SOURCE.schema
+        assert held(table, "city", "fare") == {"a": ("x", 10.0), "z": ("w", 30.0)}
+
+    def test_python_values_beside_expressions(self, table: Table) -> None:
+        self.update(table, {"ts": "ts + 1", "fare": hp.lit(7)}, where="id = 'a'")
+        merge = self.merge(table, SOURCE, on="id").when_matched_update({"fare": hp.lit(8), "ts": "source.ts"}, "source.id = 'b'")
+        merge.when_not_matched_insert({"id": "source.id", "city": hp.lit("2025-01-01"), "ts": 1}).execute()
+        assert held(table, "city", "ts", "fare") == {
+            "a": ("x", 2, 7.0), "b": ("y", 6, 8.0), "c": ("x", 3, None), "z": ("2025-01-01", 1, None),
+        }  # fmt: skip
+
     def test_columns_of_the_source_that_the_table_lacks(self) -> None:
         table = self.new_table(data=rows(("a", "x", 1, 1.0)).append_column("n", pa.array([1], pa.int32())))
         source = SOURCE.append_column("n", pa.array([7, 2, 3])).append_column("extra", pa.array(["e", "f", "g"]))
@@ -169,7 +193,7 @@ class ChangesSuite(QueryForm):
         table = self.new_table()
         for change, said in (
             (lambda: self.merge(table, SOURCE, "id").execute(), "without clauses"),
-            (lambda: self.merge(table, SOURCE, ["nothing"]).when_matched_delete().execute(), "on= names nothing"),
+            (lambda: self.merge(table, SOURCE, ["nothing"]).when_matched_delete().execute(), "nothing"),
             (lambda: self.merge(table, SOURCE, []), "empty"),
             (lambda: self.update(table, {"nothing": 1}), "nothing"),
             (lambda: self.update(table, {}), "assigns no column"),

@@ -22,7 +22,17 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.records.filters.filter_parser import parse_filter
-from tests.conformance.changes_suite import OPTIONS, SOURCE, ChangesSuite, PlainChangesSuite, QueryForm, held, new_table, rows
+from tests.conformance.changes_suite import (
+    OPTIONS,
+    SOURCE,
+    ChangesSuite,
+    PlainChangesSuite,
+    QueryForm,
+    held,
+    new_table,
+    rows,
+    table_without_columns,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +50,9 @@ class OnSpark(QueryForm):
     def new_table(self, kind: str = "cow", **settings: Any) -> Table:
         self.made += 1
         return new_table(kind, uri=str(self.folder / f"t{self.made}"), **settings)
+
+    def table_without_columns(self) -> Table:
+        return table_without_columns(str(self.folder / "empty"))
 
     def update(self, table: Table, values: Mapping[str, Any], where: Any = None, **settings: Any) -> WriteResult:
         return table.update(values, where, spark=self.spark, **settings)
@@ -69,18 +82,6 @@ def merged(spark: SparkSession, table: Table, source: DataFrame, on: Any, **sett
 # Keys and partitions
 
 
-def test_a_record_moves_with_its_partition_column(spark: SparkSession, table: Table) -> None:
-    result = hs.update(spark, table.uri, {"city": "upper(city)"}, "ts < 3", options=OPTIONS)
-    assert (result.rows_inserted, result.rows_deleted) == (2, 2)
-    assert held(table, "city", "fare") == {"a": ("X", 1.0), "b": ("Y", 2.0), "c": ("x", None)}
-    source = spark.createDataFrame(rows(("a", "z", 5, 6.0), ("b", "Y", 6, 7.0)))
-    result = merged(spark, table, source, "id").when_matched_update_all().execute()
-    assert (result.rows_inserted, result.rows_updated, result.rows_deleted) == (1, 1, 1)
-    assert held(table, "city", "fare") == {"a": ("z", 6.0), "b": ("Y", 7.0), "c": ("x", None)}
-    assert table.scan(["_hoodie_partition_path"], "id = 'a'").to_arrow().to_pydict() == {"_hoodie_partition_path": ["z"]}
-    assert not table.validate(keys=True).findings
-
-
 @pytest.mark.parametrize(
     ("index", "moves"),
     [
@@ -104,21 +105,6 @@ def test_other_indexes(spark: SparkSession, tmp_path: Path, index: dict[str, Any
             hs.update(spark, table.uri, {"city": "'q'"}, "id = 'a'", options=options)
     hs.delete(spark, table.uri, "id = 'z'", options=options)
     assert held(table, "city", "fare") == {"a": ("q" if moves else "x", 5.0), "c": ("x", None)}
-
-
-def test_inserts_of_a_merge_by_other_columns(spark: SparkSession, table: Table) -> None:
-    source = spark.createDataFrame(rows(("q", "x", 5, 1.0), ("r", "y", 6, 8.0)))
-    merge = merged(spark, table, source, "fare").when_matched_update({"ts": "s.ts"}).when_not_matched_insert_all()
-    assert merge.execute().rows_inserted == 1
-    assert held(table, "ts") == {"a": 5, "b": 2, "c": 3, "r": 6}
-    again = spark.createDataFrame(rows(("r", "y", 7, 80.0)))
-    for on in ("fare", "t.id = s.id AND t.fare = s.fare", "t.id = s.id AND t.ts > s.ts"):
-        with pytest.raises(InvalidRequest, match="record r would be added to partition 'y', and the table holds one"):
-            merged(spark, table, again, on).when_not_matched_insert_all().execute()
-    nobody = spark.createDataFrame(pa.table({"id": ["r"], "city": pa.array([None], pa.string()), "ts": [9]}))
-    with pytest.raises(InvalidRequest, match="null in id, city, which matches nothing"):
-        merged(spark, table, nobody, ["id", "city"]).when_not_matched_insert_all().execute()
-    assert held(table, "ts") == {"a": 5, "b": 2, "c": 3, "r": 6}
 
 
 # Files, other writers, sessions

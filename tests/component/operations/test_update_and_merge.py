@@ -27,6 +27,17 @@ class TestEmbedded(ChangesSuite, PlainChangesSuite):
         return table.merge(source, on, **settings)
 
 
+class TestExpressions(ChangesSuite, PlainChangesSuite):
+    """Conditions of SQL, which DuckDB evaluates, change nothing else."""
+
+    def update(self, table: Table, values: Mapping[str, Any], where: Any = None, **settings: Any) -> WriteResult:
+        return table.update(values, f"({where or 'TRUE'}) AND coalesce(1, 1) = 1", **settings)
+
+    def merge(self, table: Table, source: pa.Table, on: Any, **settings: Any) -> Merge:
+        names = [on] if isinstance(on, str) else on
+        return table.merge(source, " AND ".join(f"target.{name} = source.{name}" for name in names), **settings)
+
+
 @pytest.fixture(params=["cow", "mor"])
 def table(request: pytest.FixtureRequest) -> Table:
     """Of three rows a and c are in one partition, b in another; c has no fare."""

@@ -15,6 +15,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from string import Formatter
 from typing import Any
 
 import pyarrow as pa
@@ -61,6 +62,16 @@ def side(alias: str | None, name: str) -> Column:
 def refused(bad: Column, reason: Column, value: Column) -> Column:
     """The value; if `bad` is true, the job fails with InvalidRequest and the text `reason`."""
     return F.when(bad, F.raise_error(F.concat(F.lit(REFUSAL), reason))).otherwise(value)
+
+
+def message(template: str, **values: Column) -> Column:
+    """A message with values of rows in the place of {name} and {name!r}; a null is the text null."""
+    parts: list[Column] = []
+    for text, name, _, conversion in Formatter().parse(template):
+        quote = F.lit("'" if conversion == "r" else "")
+        value = [] if name is None else [quote, F.coalesce(values[name].cast("string"), F.lit("null")), quote]
+        parts += [F.lit(text), *value]
+    return F.concat(*parts)
 
 
 def stored_as(

@@ -23,7 +23,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from pyhudi.engines.spark.column_expressions import MatchCondition, copied_column, expression, refused, side, stored_as
+from pyhudi.engines.spark.column_expressions import (
+    MatchCondition,
+    copied_column,
+    expression,
+    message,
+    refused,
+    side,
+    stored_as,
+)
 from pyhudi.engines.spark.dataframe_cache import CacheSettingGuard
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.input_frames import with_plain_strings
@@ -53,7 +61,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.table_settings import zone_mode
 from pyhudi.operations.changes.bound_clauses import evolved_schema, source_ordering
-from pyhudi.operations.changes.changed_rows import columns_to_read
+from pyhudi.operations.changes.changed_rows import UNMATCHED_NULL, columns_to_read
 from pyhudi.operations.changes.run_changes import on_columns, one_row_per_record, run_changes
 from pyhudi.operations.changes.statement import Clause, ClauseAction, ClauseRows, MergeStatement
 from pyhudi.operations.commit.results import WriteResult
@@ -317,11 +325,7 @@ class _SparkMergeRun:
         absent: Column = F.lit(False)
         for _, theirs in self.matched.pairs:
             absent = absent | side(self.merge.source_alias, theirs).isNull()
-        names = ", ".join(theirs for _, theirs in self.matched.pairs)
-        why = F.lit(
-            f"a row of the source to insert has a null in {names}, which matches nothing: a record with that null "
-            "may exist; match rows by <=> in place of ="
-        )
+        why = message(UNMATCHED_NULL, names=F.lit(", ".join(theirs for _, theirs in self.matched.pairs)))
         return {**values, ours: refused(absent, why, values[ours])}
 
     def _by_name(self) -> dict[str, str]:

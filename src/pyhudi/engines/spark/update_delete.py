@@ -20,7 +20,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pyhudi.engines.spark.column_expressions import expression, files_condition, is_column, refused, side, stored_as
+from pyhudi.engines.spark.column_expressions import expression, files_condition, is_column, message, refused, side, stored_as
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.jobs import translated_errors
 from pyhudi.engines.spark.native_keys import key_column, path_column
@@ -37,7 +37,15 @@ from pyhudi.engines.spark.type_conversion import (
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.operations.changes.bound_clauses import check_text
-from pyhudi.operations.changes.changed_rows import KEYLESS_MOVE, STAYING_RECORD, columns_to_read, data_columns, stored_key_columns
+from pyhudi.operations.changes.changed_rows import (
+    EXISTING_RECORD,
+    KEYLESS_MOVE,
+    OTHER_KEY,
+    STAYING_RECORD,
+    columns_to_read,
+    data_columns,
+    stored_key_columns,
+)
 from pyhudi.operations.changes.run_changes import one_row_per_record, run_changes
 from pyhudi.operations.changes.statement import ClauseAction, Computed, DeleteStatement, UpdateStatement
 from pyhudi.operations.commit.results import WriteResult
@@ -280,11 +288,7 @@ def changed_rows(
             if field.name in clause.values:
                 value = F.when(number == at, clause.values[field.name]).otherwise(value)
         if field.name in target.fixed:
-            why = F.concat(
-                F.lit(f"column {field.name!r} is a record key field, and record "), before.cast("string"), F.lit(" would get "),
-                F.coalesce(value.cast("string"), F.lit("null")),
-                F.lit(": a record keeps its key; delete it and insert it under the other one"),
-            )  # fmt: skip
+            why = message(OTHER_KEY, column=F.lit(field.name), old=before, new=value)
             if any(field.name in clause.values and clause.action is ClauseAction.UPDATE for clause in clauses):
                 value = refused(old_row.isNotNull() & ~value.eqNullSafe(before), why, value)
             why = F.lit(
@@ -353,7 +357,7 @@ def _one_row_per_record(target: UpdateTarget, rows: DataFrame, after: pa.Schema,
     tie = column(_NEXT).getField("value").eqNullSafe(column(_HERE).getField("value"))
     both = F.concat_ws(" and ", *[F.to_json(column(name).getField("row")) for name in (_HERE, _NEXT)])
     key = F.concat_ws(", ", *[column(name).cast("string") for name in target.fixed])
-    why = F.format_string(one_row.rule.text.replace("{key!r}", "%s").replace("{rows}", "%s"), key, both)
+    why = message(one_row.rule.text, key=key, rows=both)
     first = target.fixed[0]
     return rows.where(column(_NUMBER) == 1).withColumn(first, refused(column(_NEXT).isNotNull() & tie, why, column(first)))
 
@@ -410,10 +414,6 @@ def _check_new_keys(target: UpdateTarget, rows: DataFrame, after: pa.Schema, *, 
     if not by_key_only:
         same = same & (column(_NEW_PATH) == column(_KNOWN))
     joined = rows.join(stored, same, "left")
-    why = F.concat(
-        F.lit("record "),
-        F.concat_ws(", ", *[column(name).cast("string") for name in keys]),
-        F.lit(" would be added to partition '"), column(_NEW_PATH),
-        F.lit("', and the table holds one of its key there that it was not compared with: match rows by the record key"),
-    )  # fmt: skip
+    key = F.concat_ws(", ", *[column(name).cast("string") for name in keys])
+    why = message(EXISTING_RECORD, key=key, path=column(_NEW_PATH))
     return joined.withColumn(keys[0], refused(column(_KNOWN).isNotNull(), why, column(keys[0])))

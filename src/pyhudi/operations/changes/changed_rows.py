@@ -243,10 +243,7 @@ class RowChanges:
             same = pc.or_(pc.fill_null(pc.equal(old, new), False), pc.and_(pc.is_null(old), pc.is_null(new)))
             row = pc.index(same, False).as_py()
             if row >= 0:
-                raise InvalidRequest(
-                    f"column {name!r} is a record key field, and record {old[row].as_py()} would get {new[row].as_py()}: a "
-                    "record keeps its key; delete it and insert it under the other one"
-                )
+                raise InvalidRequest(OTHER_KEY.format(column=name, old=old[row].as_py(), new=new[row].as_py()))
 
     def _refuse_unmatched_nulls(self, joined: JoinedRows) -> None:
         """Raise InvalidRequest for a row to insert with a null in its match columns, which was compared with no record."""
@@ -254,10 +251,7 @@ class RowChanges:
             return
         matched = self.source.select(list(self.equated.values())).take(joined.source)
         if any(column.null_count for column in matched.columns):
-            raise InvalidRequest(
-                f"a row of the source to insert has a null in {', '.join(matched.column_names)}, which matches nothing: a record "
-                "with that null may exist; match rows by <=> in place of ="
-            )
+            raise InvalidRequest(UNMATCHED_NULL.format(names=", ".join(matched.column_names)))
 
     def _may_exist(self, rows: pa.Table, joined: JoinedRows) -> Mask:
         """Where an inserted record may have the key of an existing one that no source row was compared with."""
@@ -306,14 +300,11 @@ class RowChanges:
         if not added.num_rows:
             return
         names = [RECORD_KEY] if self._is_global else [RECORD_KEY, PARTITION_PATH]
-        existing = read_places(added.select([*self.config.keys.record_fields]))
-        found = added.select(names).join(existing.select(names), names, join_type="left semi", use_threads=False)
+        existing = read_places(added.select([*self.config.keys.record_fields])).select(names)
+        found = added.select([RECORD_KEY, PARTITION_PATH]).join(existing, names, join_type="left semi", use_threads=False)
         if found.num_rows:
-            place = f" to partition {found.column(PARTITION_PATH)[0].as_py()!r}" if len(names) > 1 else ""
-            raise InvalidRequest(
-                f"record {found.column(RECORD_KEY)[0].as_py()} would be added{place}, and the table holds one of its key there "
-                "that it was not compared with: match rows by the record key"
-            )
+            key, path = (found.column(name)[0].as_py() for name in (RECORD_KEY, PARTITION_PATH))
+            raise InvalidRequest(EXISTING_RECORD.format(key=key, path=path))
 
     def _moved(self, rows: pa.Table) -> pa.Table:
         """Rows whose record moves to another partition as two: a delete in the old partition, and the record in the new one."""
@@ -331,6 +322,24 @@ class RowChanges:
             leaving = leaving.set_column(leaving.schema.get_field_index(name), leaving.schema.field(name), values)
         return pa.concat_tables([leaving, rows])
 
+
+OTHER_KEY = (
+    "column {column!r} is a record key field, and record {old} would get {new}: a record keeps its key; delete it and insert it "
+    "under the other one"
+)
+"""Error of a record that would get another key."""
+
+UNMATCHED_NULL = (
+    "a row of the source to insert has a null in {names}, which matches nothing: a record with that null may exist; match rows "
+    "by <=> in place of ="
+)
+"""Error of a row to insert that was compared with no record."""
+
+EXISTING_RECORD = (
+    "record {key} would be added to partition {path!r}, and the table holds one of its key there that it was not compared with: "
+    "match rows by the record key"
+)
+"""Error of a record that would be inserted or moved to where another one of its key is."""
 
 STAYING_RECORD = (
     "a record would change its partition, and index {} leaves records where they are: set its option update.partition.path"

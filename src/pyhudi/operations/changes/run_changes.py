@@ -158,7 +158,8 @@ def run_changes(
         current = context.reloaded()
         query = on_columns(current, first_columns, plan)
         with raise_stale_on_missing_file(query.snapshot):
-            base = replace(query.snapshot, context=current)
+            is_new = current.config.create_schema != query.snapshot.config.create_schema
+            base = replace(query.snapshot, context=current, schema=None) if is_new else query.snapshot
             return run_write(context, engine, change(query), settings, base_snapshot=base, marks_deletes=True, repeated=one_row)
 
     return retry_on_conflict(context, settings.commit, attempt)
