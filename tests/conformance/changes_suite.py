@@ -159,7 +159,7 @@ class ChangesSuite(QueryForm):
         assert table.schema() == SOURCE.schema
         assert held(table, "city", "fare") == {"a": ("x", 10.0), "z": ("w", 30.0)}
 
-    def test_python_values_beside_expressions(self, table: Table) -> None:
+    def test_python_values_together_with_expressions(self, table: Table) -> None:
         self.update(table, {"ts": "ts + 1", "fare": hp.lit(7)}, where="id = 'a'")
         merge = self.merge(table, SOURCE, on="id").when_matched_update({"fare": hp.lit(8), "ts": "source.ts"}, "source.id = 'b'")
         merge.when_not_matched_insert({"id": "source.id", "city": hp.lit("2025-01-01"), "ts": 1}).execute()
