@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pyhudi.errors import HudiError
 from pyhudi.format.avro.container import decode_container
@@ -21,7 +22,7 @@ from pyhudi.format.avro.schema import parse_schema
 from pyhudi.format.avro_columns import avro_records
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.bloom_filter import BloomFilter, BloomKind
-from pyhudi.format.byte_cursor import encode_varint
+from pyhudi.format.byte_cursor import encode_varint, encode_zigzag
 from pyhudi.format.hfile import Codec, read_data_blocks
 from pyhudi.format.hfile.blocks import BlockKind, decode_block, encode_block
 from pyhudi.format.hfile.trailer import Trailer, encode_trailer
@@ -31,7 +32,7 @@ from pyhudi.format.log.framing import MAGIC, CorruptBlock, scan_blocks
 from pyhudi.format.log.record_positions import decode_positions
 from pyhudi.format.orc.orc_tail import read_tail
 from pyhudi.format.parquet.footer import check_footer
-from pyhudi.format.parquet.thrift_compact import decode_structs
+from pyhudi.format.parquet.thrift_compact import decode_structs, each, edited
 from pyhudi.format.protobuf import encode_number
 
 LIMIT_BYTES = 400 << 20
@@ -139,6 +140,22 @@ def parquet_schema() -> None:
     check_footer(b"\x15\x02\x19" + schema + b"\x16\x00\x19\x0c\x00", 1 << 20)
 
 
+def parquet_column(codec: str) -> None:
+    """A column of 100 KB that claims 2 GiB, which the codec could expand to."""
+    out = pa.BufferOutputStream()
+    pq.write_table(pa.table({"a": [np.random.default_rng(1).bytes(100_000)]}), out, compression=codec, use_dictionary=False)
+    data = out.getvalue().to_pybytes()
+    size = int.from_bytes(data[-8:-4], "little")
+
+    def claim(column: bytes) -> bytes:
+        return edited(column, 3, lambda metadata: edited(metadata, 6, lambda _: encode_zigzag(1 << 31)))
+
+    groups = edited(
+        data[-8 - size : -8], 4, lambda rows: each(rows, lambda row: edited(row, 1, lambda chunks: each(chunks, claim)))
+    )
+    check_footer(groups, len(data) - 8 - size)
+
+
 def bloom_filter() -> None:
     """A filter of 200,000 rows."""
     row = struct.pack(">iibi", -1, 1_000, 1, 8)
@@ -194,6 +211,8 @@ BOMBS: dict[str, Callable[[], object]] = {
     "orc footer without a limit": lambda: orc_footer(0),
     "orc footer with a large limit": lambda: orc_footer(1 << 62),
     "parquet schema": parquet_schema,
+    "parquet column of zstd": lambda: parquet_column("zstd"),
+    "parquet column of brotli": lambda: parquet_column("brotli"),
     "thrift list": lambda: decode_structs(b"\xfc" + encode_varint(2**63) + b"\x00" * 10),
 }
 """Bombs that are errors."""

@@ -7,9 +7,9 @@ from typing import Final
 MAX_EXPANDED_BYTES: Final = 1 << 30
 _ALWAYS_ALLOWED_BYTES: Final = 16 << 20
 # Documents and index blocks compress to a tenth; an expansion by hundreds is a decompression bomb.
-_MAX_RATIO: Final = 200
+MAX_RATIO: Final = 200
 
 
 def expansion_limit(stored_bytes: int) -> int:
     """Return the largest number of bytes that `stored_bytes` may expand to: 200 times, at least 16 MiB, at most 1 GiB."""
-    return min(MAX_EXPANDED_BYTES, max(_ALWAYS_ALLOWED_BYTES, _MAX_RATIO * stored_bytes))
+    return min(MAX_EXPANDED_BYTES, max(_ALWAYS_ALLOWED_BYTES, MAX_RATIO * stored_bytes))

@@ -24,6 +24,7 @@ from typing import Any
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.byte_cursor import ByteCursor, encode_zigzag
+from pyhudi.format.expansion import MAX_EXPANDED_BYTES, MAX_RATIO
 from pyhudi.format.parquet.thrift_compact import (
     BINARY,
     DEPTH_LIMIT,
@@ -268,9 +269,10 @@ def check_footer(footer: bytes, offset: int) -> None:
 
     Every enum, length and list is checked, and required fields must exist. The leaves of the schema match the column
     chunks; pages precede the footer. The uncompressed size of a column is bounded by the maximum expansion of its codec
-    (64 times for Snappy, 2**16 for Zstandard, 2**23 for Brotli) plus one MiB, so that a small file cannot allocate all
-    memory. Fields that known writers get wrong are not checked: the offsets and compressed sizes of row groups. Cost:
-    13,000 microseconds of processor time for 20 columns and 10 row groups.
+    (64 times for Snappy, 2**16 for Zstandard, 2**23 for Brotli) plus one MiB, and above 1 GiB by 200 times its stored
+    size, so that a small file cannot allocate all memory. Fields that known writers get wrong are not checked: the
+    offsets and compressed sizes of row groups. Cost: 13,000 microseconds of processor time for 20 columns and 10 row
+    groups.
 
     Args:
         footer: Without its length and magic.
@@ -478,7 +480,7 @@ def _check_group(walk: _StructReader, group: _Struct, columns: Sequence[_SchemaL
         packed, unpacked = column["total_compressed_size"], column["total_uncompressed_size"]
         start = min(column["data_page_offset"], column.get("dictionary_page_offset") or column["data_page_offset"])
         walk.expect(packed >= 0 and 0 <= start <= end - packed, f"the pages of {name}", expected=end, found=(start, packed))
-        bound = packed * _MAX_DECOMPRESSION_RATIOS[codec] + _SMALL
+        bound = min(packed * _MAX_DECOMPRESSION_RATIOS[codec] + _SMALL, max(MAX_EXPANDED_BYTES, MAX_RATIO * packed))
         walk.expect(0 <= unpacked <= bound, f"the unpacked bytes of {name}", expected=bound, found=unpacked)
         largest += bound
         for place, size in _SEPARATE_TEXTS:
