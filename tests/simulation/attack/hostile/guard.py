@@ -75,7 +75,7 @@ class Guard:
         self._may_start: tuple[str, ...] = ()
         self.work = 0
         self.violations: list[str] = []
-        self._watch = _Watch(outside)
+        self._watch = Watch(outside)
         sys.addaudithook(self._hook)
 
     def run(self, act: Callable[[], None], *, follows_links: bool) -> None:
@@ -153,7 +153,7 @@ def _is_below(path: str, folders: tuple[str, ...]) -> bool:
     return any(path == folder or path.startswith(folder + os.sep) for folder in folders)
 
 
-class _Watch:
+class Watch:
     """Events of the files below some folders, as texts. Folders themselves are watched, since they are the ones that are made."""
 
     def __init__(self, folders: tuple[Path, ...]) -> None:

@@ -142,23 +142,21 @@ def state_folder(folder: Path, state: str) -> Path:
     return folder / state.replace(" ", "-") / "table"
 
 
-class Runner:
-    """Runs cases in this process.
+class Attacker:
+    """Makes hostile tables.
 
     Args:
-        folder: What `subjects.build` has stored, and the targets.
-        work: Folder for the tables of this process.
+        folder: What `prepare` has stored.
+        work: Folder for the table, and for the table outside of it.
     """
 
     def __init__(self, folder: Path, work: Path, seed: int) -> None:
         self.folder, self.work, self.seed = folder, work, seed
-        self.table, self.scratch = work / "place" / "table", work / "scratch"
-        self.outside = work / "place" / "outside"
-        self.home = Path(os.environ["HOME"])
+        self.table, self.outside = work / "place" / "table", work / "place" / "outside"
+        self.private = work / "private"
         self.state = ""
         self.content: dict[str, bytes] = {}
         self.kinds: dict[str, dict[str, Target]] = {}
-        self.of_state: dict[str, list[Target]] = {}
         for item in json.loads((folder / "targets.json").read_text()):
             target = Target(**item)
             self.kinds.setdefault(target.kind, {})[target.name] = target
@@ -167,12 +165,11 @@ class Runner:
         # One folder holds what lies outside of every state, so that one watch covers it.
         for state in subjects.STATES:
             shutil.copytree(state_folder(folder, state).with_name("outside"), self.outside, dirs_exist_ok=True)
-        self.before = _listing(self.outside)
-        inside = (self.table, self.scratch, self.home / "temp")
-        self.guard = Guard(inside, (self.outside, self.home / "private"))
+        self.private.mkdir()
+        (self.private / "key").write_text(subjects.SECRET)
 
-    def run(self, number: int) -> Outcome:
-        chance = random.Random(f"{self.seed}-{number}")
+    def change(self, chance: random.Random) -> tuple[str, bool]:
+        """Make a hostile table. Returns what was done, and whether the table has a link."""
         target = self._target(chance)
         state, path = chance.choice([tuple(place) for place in target.places])
         self._restore(state)
@@ -183,43 +180,7 @@ class Runner:
             others = [place for place in other.places if place[0] == state]
             if others and other.kind != _LINKS and target.kind != _LINKS:
                 labels.append(self._attack(chance, other, chance.choice(others)[1]))
-        following = FOLLOWING.get(state, ())
-        every = list(OPERATIONS if chance.random() < 0.75 or state == subjects.BOOTSTRAPPED else COMMANDS)
-        operation = chance.choice(following if following and chance.random() < 0.5 else every)
-        # By default reads follow links, as Hudi's do; with roots for links they do not.
-        follows_links = target.kind == _LINKS and (operation in COMMANDS or chance.random() < 0.5)
-        storage_options = {} if follows_links or target.kind != _LINKS else LINKS_REFUSED
-        if state == subjects.BOOTSTRAPPED:
-            storage_options = {"link_roots": str(subjects.source_folder(self.folder))}
-        options = {"hoodie.metadata.enable": False} if chance.random() < 0.3 else {}
-        case = f"{state}: {'; '.join(labels)}: {operation} {options or ''}"
-        result = wrong = ""
-        signal.setitimer(signal.ITIMER_PROF, PROCESSOR_SECONDS)
-
-        def act() -> None:
-            nonlocal result, wrong
-            try:
-                result = run_operation(operation, self.table, self.scratch, storage_options, options)
-            except OtherRows as error:
-                result = type(error).__name__
-                wrong = "" if follows_links else str(error)
-            except (Exception, EndlessWork) as error:
-                result = wrong = f"{type(error).__name__}: {error}"[:400] + _where(error)
-
-        self.guard.run(act, follows_links=follows_links)
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        if self.guard.violations:
-            wrong = "; ".join([wrong, *self.guard.violations[:4]])
-        after = _listing(self.outside)
-        if after != self.before:
-            wrong += f"; outside changed: {sorted(set(after.items()) ^ set(self.before.items()))[:4]}"
-            self.before = after
-        strange = sorted(set(os.listdir(self.work)) - {"place", "scratch"}) + sorted(
-            set(os.listdir(self.outside.parent)) - {"table", "outside"}
-        )
-        if strange:
-            wrong += f"; new next to the table: {strange}"
-        return Outcome(number, case, result, wrong)
+        return f"{state}: {'; '.join(labels)}", target.kind == _LINKS
 
     def _target(self, chance: random.Random) -> Target:
         (named,) = chance.choices(list(self.kinds.values()), self.weights)
@@ -299,9 +260,7 @@ class Runner:
         parts = path.split("/")
         chosen = self.table.joinpath(*parts[: chance.randint(1, len(parts))])
         twin = self.outside / chosen.relative_to(self.table)
-        goal = chance.choice(
-            (twin, twin, twin, chosen, self.outside, self.home / "private", Path(os.path.relpath(twin, chosen.parent)))
-        )
+        goal = chance.choice((twin, twin, twin, chosen, self.outside, self.private, Path(os.path.relpath(twin, chosen.parent))))
         if chosen.is_dir():
             shutil.rmtree(chosen)
         else:
@@ -344,6 +303,59 @@ class Runner:
         return f"{how} {chosen.relative_to(self.table)} as {name!r}"
 
 
+class Runner(Attacker):
+    """Runs cases in this process, which it watches from now on."""
+
+    def __init__(self, folder: Path, work: Path, seed: int) -> None:
+        super().__init__(folder, work, seed)
+        self.scratch = work / "scratch"
+        self.before = _listing(self.outside)
+        inside = (self.table, self.scratch, Path(os.environ["TMPDIR"]))
+        self.guard = Guard(inside, (self.outside, self.private))
+
+    def run(self, number: int) -> Outcome:
+        chance = random.Random(f"{self.seed}-{number}")
+        change, has_link = self.change(chance)
+        following = FOLLOWING.get(self.state, ())
+        is_bootstrapped = self.state == subjects.BOOTSTRAPPED
+        every = list(OPERATIONS if chance.random() < 0.75 or is_bootstrapped else COMMANDS)
+        operation = chance.choice(following if following and chance.random() < 0.5 else every)
+        # By default reads follow links, as Hudi's do; with roots for links they do not.
+        follows_links = has_link and not is_bootstrapped and (operation in COMMANDS or chance.random() < 0.5)
+        storage_options = LINKS_REFUSED if has_link and not follows_links else {}
+        if is_bootstrapped:
+            storage_options = {"link_roots": str(subjects.source_folder(self.folder))}
+        options = {"hoodie.metadata.enable": False} if chance.random() < 0.3 else {}
+        case = f"{change}: {operation} {options or ''}"
+        result = wrong = ""
+        signal.setitimer(signal.ITIMER_PROF, PROCESSOR_SECONDS)
+
+        def act() -> None:
+            nonlocal result, wrong
+            try:
+                result = run_operation(operation, self.table, self.scratch, storage_options, options)
+            except OtherRows as error:
+                result = type(error).__name__
+                wrong = "" if follows_links else str(error)
+            except (Exception, EndlessWork) as error:
+                result = wrong = f"{type(error).__name__}: {error}"[:400] + _where(error)
+
+        self.guard.run(act, follows_links=follows_links)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        if self.guard.violations:
+            wrong = "; ".join([wrong, *self.guard.violations[:4]])
+        after = _listing(self.outside)
+        if after != self.before:
+            wrong += f"; outside changed: {sorted(set(after.items()) ^ set(self.before.items()))[:4]}"
+            self.before = after
+        strange = sorted(set(os.listdir(self.work)) - {"place", "scratch", "private"}) + sorted(
+            set(os.listdir(self.outside.parent)) - {"table", "outside"}
+        )
+        if strange:
+            wrong += f"; new next to the table: {strange}"
+        return Outcome(number, case, result, wrong)
+
+
 def _where(error: BaseException) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/pyhudi/" in frame.filename]
     return "".join(f" at {frame.filename.rpartition('/pyhudi/')[2]}:{frame.lineno}" for frame in frames[-2:])
@@ -372,9 +384,7 @@ def attack(folder: Path, seed: int, numbers: Iterable[int]) -> Iterator[Outcome]
     while pending:
         work = Path(tempfile.mkdtemp(prefix="hostile-", dir=folder))
         home = work / "home"
-        for name in ("temp", "private"):
-            (home / name).mkdir(parents=True)
-        (home / "private" / "key").write_text(subjects.SECRET)
+        (home / "temp").mkdir(parents=True)
         modules = work / "modules"
         modules.mkdir()
         (modules / f"{MODULE}.py").write_text("class Attack: pass\n")
