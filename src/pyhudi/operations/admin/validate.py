@@ -336,7 +336,8 @@ class _Validation:
         """Check for writes that no reader sees, while their files exist."""
         for hidden in find_hidden_writes(commits, partitions_with_consistent_hashing(self._context)):
             if hidden.path in files:
-                detail = f"no query reads the rows that {hidden.write} wrote: {hidden.by} replaces them, and has not read them"
+                write, by = hidden.write.request_time, f"{hidden.by.action} {hidden.by.request_time}"
+                detail = f"no query reads the rows that {write} wrote: {by} replaces them, and has not read them"
                 self._error("timeline", hidden.path, detail, _HIDDEN_MESSAGE)
 
     def check_base_files(self) -> None:

@@ -119,8 +119,8 @@ def find_writer_risks(
         for write in timeline.pending_writes():
             if is_written_without_heartbeat(context, write, settings):
                 finding = (
-                    f"{write} is written without heartbeat, or has just failed: a writer without one assumes that it is alone, "
-                    "rolls back pending writes of others, and others roll back its writes"
+                    f"{_name(write)} is written without heartbeat, or has just failed: a writer without one assumes that it is "
+                    "alone, rolls back pending writes of others, and others roll back its writes"
                 )
                 remedy = f"if it is running, {FAILED_WRITES}=LAZY and {CONCURRENCY}=OPTIMISTIC_CONCURRENCY_CONTROL in its writer"
                 yield WriterFinding(finding, remedy)
@@ -143,8 +143,8 @@ def _losses(context: TableContext, writers: TableWriters) -> Iterator[WriterFind
         hidden.setdefault((found.write, found.by), []).append(found)
     for (write, by), files in hidden.items():
         finding = (
-            f"{write} of {writers.libraries[write]} wrote {len(files):,} files that no query reads, such as {files[0].path}: "
-            f"{by} of {writers.libraries[by]} replaces them, and has not read them"
+            f"{_name(write)} of {writers.libraries[write]} wrote {len(files):,} files that no query reads, such as "
+            f"{files[0].path}: {_name(by)} of {writers.libraries[by]} replaces them, and has not read them"
         )
         remedy = "write the rows of these files again before a clean deletes them; use one lock provider in all writers"
         yield WriterFinding(finding, remedy, is_loss=True)
@@ -152,8 +152,15 @@ def _losses(context: TableContext, writers: TableWriters) -> Iterator[WriterFind
         return
     late = {(a.write, a.by) for a in find_late_appends(writers.commits) if writers.libraries[a.write] == HUDI}
     for write, by in sorted(late, key=lambda pair: pair[0].request_time):
-        finding = f"{write} of Hudi completed after {by}, whose request time is later: where both changed a record, {by} wins"
+        finding = (
+            f"{_name(write)} of Hudi completed after {_name(by)}, whose request time is later: where both changed a record, "
+            f"{by.request_time} wins"
+        )
         yield WriterFinding(finding, "compare the records that both changed; Hudi 1.1 or newer, or one writer, avoids it")
+
+
+def _name(instant: Instant) -> str:
+    return f"{instant.action} {instant.request_time}"
 
 
 def _library(context: TableContext, instant: Instant) -> str:
