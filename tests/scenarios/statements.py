@@ -230,4 +230,55 @@ SCENARIOS: tuple[Scenario, ...] = (
         ),
         ({"id": 1, "text": "b", "v": 2},),
     ),
+    Scenario(
+        "alter a column to the type that it has",
+        TableSpec("id INT, amount DECIMAL(4, 2)", rows="(1, 1.5)"),
+        (
+            Sql("SET hoodie.schema.on.read.enable = true"),
+            Sql("ALTER TABLE {table} ALTER COLUMN amount TYPE DECIMAL(4, 2)"),
+            Query("SELECT id FROM {table}", ((1,),)),
+        ),
+    ),
+    *(
+        Scenario(
+            f"alter an integer key, ordering and partition field to BIGINT: {table_type}",
+            TableSpec(
+                "id INT, v INT, text STRING, p INT",
+                ordering="v",
+                partition_by="p",
+                properties={"type": table_type},
+                rows="(1, 1, 'a', 7), (2, 1, 'b', 7)",
+            ),
+            (
+                Sql("SET hoodie.schema.on.read.enable = true"),
+                Sql("ALTER TABLE {table} ALTER COLUMN id TYPE BIGINT"),
+                Sql("ALTER TABLE {table} ALTER COLUMN v TYPE BIGINT"),
+                Sql("ALTER TABLE {table} ALTER COLUMN p TYPE BIGINT"),
+                Sql("INSERT INTO {table} VALUES (1, 5000000000, 'c', 7), (5000000000, 1, 'd', 5000000000), (2, 0, 'e', 7)"),
+            ),
+            (
+                {"id": 1, "v": 5000000000, "text": "c", "p": 7},
+                {"id": 2, "v": 1, "text": "b", "p": 7},
+                {"id": 5000000000, "v": 1, "text": "d", "p": 5000000000},
+            ),
+        )
+        for table_type in ("cow", "mor")
+    ),
+    Scenario(
+        "a record index has a reserved name",
+        _PLAIN,
+        (
+            Query("CREATE INDEX by_key ON {table} (id)", Refused(word="whose name is record_index")),
+            Query("DROP INDEX no_such_index ON {table}", Refused(word="no such index")),
+        ),
+    ),
+    Scenario(
+        "compaction of a copy-on-write table is refused",
+        _PLAIN,
+        (
+            Sql("SET hoodie.compact.inline = true"),
+            Query("INSERT INTO {table} VALUES (2, 'b')", Refused(word="nothing to compact")),
+            Query("SELECT id FROM {table}", ((1,),)),
+        ),
+    ),
 )

@@ -25,7 +25,7 @@ _IDENTITY = "identity"
 
 
 def create_index(table: Table, statement: CreateIndex) -> None:
-    """Create an index. Without USING, it is the record index for the record key fields, else a secondary index.
+    """Create an index. Without USING, `record_index` is the record index, other names are secondary indexes.
 
     Raises:
         InvalidRequest: The columns or options do not define an index, or it exists.
@@ -43,7 +43,12 @@ def create_index(table: Table, statement: CreateIndex) -> None:
                 f"CREATE INDEX {statement.name} ON {statement.table}: the record index covers the record key fields "
                 f"({', '.join(keys) or 'none: the table generates its keys'}), not {', '.join(columns)}"
             )
-        index_type = _RECORD_INDEX if named_record or (index_type is None and covers_key) else _SECONDARY_INDEX
+        if index_type is None and covers_key and not named_record:
+            raise InvalidRequest(
+                f"CREATE INDEX {statement.name} ON {statement.table}: an index of the record key is a record index, whose name "
+                f"is {_RECORD_INDEX}"
+            )
+        index_type = _RECORD_INDEX if named_record else _SECONDARY_INDEX
     if _find(table, statement.name) is not None or (index_type == _RECORD_INDEX and _find(table, _RECORD_INDEX) is not None):
         if statement.if_not_exists:
             return

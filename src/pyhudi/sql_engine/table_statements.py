@@ -179,7 +179,7 @@ def alter(table: Table, statement: Alteration) -> None:
         if statement.allows_nulls and (known is None or not known.nullable):
             table.alter.allow_nulls(name)
         has_type = known is not None and known.type == statement.type
-        if statement.type is not None and not (statement.comment is not None and has_type):
+        if statement.type is not None and not has_type:
             table.alter.retype(name, statement.type)
         if statement.comment is not None:
             table.alter.comment(name, statement.comment)

@@ -159,7 +159,7 @@ def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Al
             f"cannot change columns of the table at {context.storage.uri}: it has none before its first write. Create it with "
             "a schema, or write first."
         )
-    _check_free_to_change(context.config, change)
+    _check_free_to_change(context.config, change, before.arrow)
     _check_no_constraint(context.config, change)
     _check_no_hudi_types(before.arrow)
     history = snapshot.history or ColumnHistory.first(before.arrow)
@@ -239,8 +239,11 @@ def _check_no_constraint(config: TableConfig, change: ColumnChange) -> None:
                 )
 
 
-def _check_free_to_change(config: TableConfig, change: ColumnChange) -> None:
-    """Check that no key, partition or ordering uses a column, and that column ids can represent its change."""
+def _check_free_to_change(config: TableConfig, change: ColumnChange, schema: pa.Schema) -> None:
+    """Check that no key, partition or ordering uses a column, and that column ids can represent its change.
+
+    Integers that identify or order records may become larger ones: the texts of keys and paths, and the order, stay.
+    """
     names = {change.path, change.name} if isinstance(change, Rename) else {change.path}
     if IS_DELETED in names:
         raise Unsupported(f"column {IS_DELETED!r} marks deletes, and cannot be changed by id; a write may add it")
@@ -250,6 +253,8 @@ def _check_free_to_change(config: TableConfig, change: ColumnChange) -> None:
     marker = dict(config.merge.properties).get(MARKER_FIELD)
     fixed = {**({marker: "the delete field"} if marker else {}), **fixed_columns(config)}
     for name, role in fixed.items():
+        if name != marker and name == change.path and isinstance(change, Retype) and _is_larger_integer(schema, change):
+            continue
         if f"{name}.".startswith(f"{change.path}.") or f"{change.path}.".startswith(f"{name}."):
             raise InvalidRequest(f"column {change.path!r} cannot be {doing}: {name} is {role}, which identifies records")
     if change.path in column_defaults(config):
@@ -257,6 +262,12 @@ def _check_free_to_change(config: TableConfig, change: ColumnChange) -> None:
             f"column {change.path!r} cannot be {doing}: it has a default, property {DEFAULT_PREFIX}{change.path}. Remove "
             "that first"
         )
+
+
+def _is_larger_integer(schema: pa.Schema, change: Retype) -> bool:
+    position = schema.get_field_index(change.path)
+    known = schema.field(position).type if position >= 0 else None
+    return known == pa.int32() and change.type == pa.int64()
 
 
 def _check_defaults_stay(

@@ -41,6 +41,7 @@ class ServiceSettings:
         metadata: Settings of metadata table services, None if disabled.
         compact: Settings of compactions.
         compact_inline: Run pending compactions, and schedule and run new ones.
+        requires_compaction: The options require ``compact_inline``, which is only the default otherwise.
         compact_schedule_inline: Schedule a compaction if none is pending, and let another thread or process run it.
         log_compact_inline: Like ``compact_inline``, for log compactions.
         clustering: Settings of clusterings.
@@ -58,6 +59,7 @@ class ServiceSettings:
     metadata: Annotated[MetadataServiceSettings | None, SERVICES_SWITCH]
     compact: CompactSettings
     compact_inline: Annotated[bool, SERVICES_SWITCH, COMPACT_INLINE, COMPACT_SCHEDULE, COMPACT_ASYNC]
+    requires_compaction: Annotated[bool, SERVICES_SWITCH, COMPACT_INLINE]
     compact_schedule_inline: Annotated[bool, SERVICES_SWITCH, COMPACT_INLINE, COMPACT_SCHEDULE, COMPACT_ASYNC]
     log_compact_inline: Annotated[bool, SERVICES_SWITCH, LOG_COMPACT_INLINE]
     clustering: ClusterSettings
@@ -103,6 +105,7 @@ class ServiceSettings:
             archive=archive,
             metadata=metadata if enabled else None,
             compact_inline=enabled and (not left_to_others and not scheduled if inline is None else inline == "true"),
+            requires_compaction=enabled and inline == "true",
             compact_schedule_inline=enabled and scheduled and inline != "true",
             log_compact_inline=enabled and options.flag(LOG_COMPACT_INLINE),
             cluster_inline=enabled and clusters,

@@ -68,6 +68,7 @@ from pyhudi.operations.write.write_schemas import WriteSchemas
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, check_table
 from pyhudi.operations.write.writer_spec import writer_spec
 from pyhudi.options.index_options import BUCKET_ENGINE
+from pyhudi.options.service_options import COMPACT_INLINE
 from pyhudi.options.write_options import GROUP
 from pyhudi.planning.conflicts import NEW_KEYS_IN_ANY_GROUP, FileGroupId, WriteStart, new_bucket, new_keys
 from pyhudi.planning.record_placement import WorkloadProfile
@@ -141,6 +142,11 @@ def planned_write(
     check_sync(settings.sync)
     check_hbase(context, settings.commit.hbase, has_metadata=settings.metadata.enabled)
     shape = OperationTraits.of(settings)
+    if settings.services.requires_compaction and context.config.is_cow:
+        raise InvalidRequest(
+            f"{COMPACT_INLINE}=true: the table at {context.storage.uri} is copy-on-write, which has nothing to compact; leave it "
+            "out"
+        )
     if shape.is_consistent_hashing and context.config.is_cow:
         raise InvalidRequest(
             f"{BUCKET_ENGINE}=CONSISTENT_HASHING begins file groups with log files, and {context.storage.uri} is "
