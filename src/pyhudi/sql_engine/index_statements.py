@@ -15,6 +15,7 @@ from pyhudi.metadata_table.codecs.metadata_partitions import (
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
 from pyhudi.operations.services.index_admin import IndexInfo
 from pyhudi.options.index_options import METADATA_INDEX_COLUMN_STATS_ENABLE
+from pyhudi.records.sql_functions import COLUMN_FUNCTIONS
 from pyhudi.sql_engine.sql_ast import CreateIndex, DropIndex, RefreshIndex
 from pyhudi.sql_engine.table_statements import resolve_table_column
 
@@ -32,7 +33,7 @@ def create_index(table: Table, statement: CreateIndex) -> None:
     """
     columns = [resolve_table_column(table, name) for name in statement.columns]
     call_options = {key: value for key, value in statement.options if key.startswith(("hoodie.", "pyhudi."))}
-    options = {key.lower(): value for key, value in statement.options if key not in call_options}
+    options = {_option_name(key): value for key, value in statement.options if key not in call_options}
     keys = table.config.keys.record_fields
     index_type = statement.kind
     if index_type in (None, _RECORD_INDEX, _SECONDARY_INDEX):
@@ -75,6 +76,12 @@ def create_index(table: Table, statement: CreateIndex) -> None:
         table.index.create(index_type, options=call_options)
     else:
         table.index.create(index_type, columns, name=statement.name, options=call_options)
+
+
+def _option_name(key: str) -> str:
+    """The name of an option of a function in its spelling, whatever the case of the statement."""
+    names = {option.name.lower(): option.name for function in COLUMN_FUNCTIONS.values() for option in function.options}
+    return names.get(key.lower(), key.lower())
 
 
 def drop_index(table: Table, statement: DropIndex) -> None:
