@@ -14,24 +14,26 @@ from tests.interop.concurrent.history import Outcome
 SPARK = ("embedded", "spark")
 FIXTURES = {"1.0.2": "hudi", "1.1.1": "newer_hudi", "1.2.0": "newest_hudi"}
 CASES = (
-    Case("1.0.2", "mor", "file", has_record_index=True, seed=1, steps=6),
-    Case("1.0.2", "cow", "zookeeper", has_record_index=False, writers=SPARK, seed=2, steps=6),
-    Case("1.1.1", "mor", "zookeeper", has_record_index=False, seed=3, steps=6),
-    Case("1.1.1", "cow", "file", has_record_index=True, seed=4, steps=5, kills_hudi=True),
+    Case("1.0.2", "mor", "file", "record", seed=1, steps=6),
+    Case("1.0.2", "cow", "zookeeper", "bloom", writers=SPARK, seed=2, steps=6),
+    Case("1.1.1", "mor", "zookeeper", "bloom", seed=3, steps=6),
+    Case("1.1.1", "cow", "file", "record", seed=4, steps=5, kills_hudi=True),
 )
 WIDE = (
     *(
-        Case(release, kind, lock, has_record_index=number % 2 == 0, seed=100 + number, steps=12, kills_hudi=number % 3 == 0)
+        Case(release, kind, lock, ("bloom", "record")[number % 2], seed=100 + number, steps=12, kills_hudi=number % 3 == 0)
         for number, (release, kind, lock) in enumerate(itertools.product(FIXTURES, ("cow", "mor"), ("file", "zookeeper")))
     ),
-    Case("1.0.2", "mor", "file", has_record_index=False, writers=SPARK, seed=200, steps=10),
-    Case("1.1.1", "mor", "zookeeper", has_record_index=True, writers=SPARK, seed=201, steps=10),
-    Case("1.2.0", "cow", "zookeeper", has_record_index=True, writers=SPARK, seed=202, steps=10),
+    *(Case("1.0.2", "mor", "zookeeper", index, seed=300, steps=12) for index in ("builds", "secondary", "hashing")),
+    *(Case("1.1.1", "mor", "zookeeper", index, seed=310, steps=12) for index in ("builds", "secondary", "hashing")),
+    Case("1.0.2", "mor", "file", "bloom", writers=SPARK, seed=200, steps=10),
+    Case("1.1.1", "mor", "zookeeper", "record", writers=SPARK, seed=201, steps=10),
+    Case("1.2.0", "cow", "zookeeper", "record", writers=SPARK, seed=202, steps=10),
 )
 
 
 def name_of(case: Case) -> str:
-    return f"{case.release}-{case.kind}-{case.lock}-{case.seed}"
+    return f"{case.release}-{case.kind}-{case.lock}-{case.index}-{case.seed}"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,30 @@ _ONE_GROUP: Mapping[str, Any] = {
     "hoodie.metadata.record.index.min.filegroup.count": 1,
     "hoodie.metadata.record.index.max.filegroup.count": 1,
 }
+_CLUSTERING = "org.apache.hudi.client.clustering"
+_RECORD_INDEX = {"hoodie.metadata.record.index.enable": True, "hoodie.index.type": "RECORD_INDEX"}
+INDEXES: Mapping[str, Mapping[str, Any]] = {
+    "bloom": {"hoodie.index.type": "BLOOM", "hoodie.metadata.record.index.enable": False},
+    "record": _RECORD_INDEX,
+    # Record and secondary index, which are there from the beginning.
+    "secondary": _RECORD_INDEX,
+    # The record index is created and dropped during the run. Hudi drops it itself where a writer disables it.
+    "builds": {"hoodie.index.type": "BLOOM"},
+    # Merge on read only.
+    "hashing": {
+        "hoodie.index.type": "BUCKET",
+        "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
+        "hoodie.bucket.index.num.buckets": 2,
+        "hoodie.bucket.index.min.num.buckets": 1,
+        "hoodie.bucket.index.max.num.buckets": 4,
+        "hoodie.parquet.max.file.size": 4_000,
+        "hoodie.clustering.plan.strategy.class": f"{_CLUSTERING}.plan.strategy.SparkConsistentBucketClusteringPlanStrategy",
+        "hoodie.clustering.execution.strategy.class": f"{_CLUSTERING}.run.strategy."
+        "SparkConsistentBucketClusteringExecutionStrategy",
+        "hoodie.clustering.updates.strategy": f"{_CLUSTERING}.update.strategy.SparkConsistentBucketDuplicateUpdateStrategy",
+    },
+}
+"""Options of both libraries, by the index of a case."""
 _HUDI_LOCK_WAIT_MS, _PYHUDI_LOCK_WAIT_MS = 15_000, 20_000
 
 
@@ -43,26 +67,22 @@ class Case:
     Attributes:
         release: Of Apache Hudi.
         kind: `cow` or `mor`.
-        lock: `file` or `zookeeper`.
-        has_record_index: Whether the table has a record index, by which both locate keys.
+        lock: `file`, `zookeeper`, or `storage`, which Hudi 1.1 has on object stores.
+        index: How both locate keys, a name of INDEXES.
         writers: Engine of each process of PyHudi: `embedded` or `spark`.
         seed: Chooses the steps of each process, the options below, and the calls at which processes are killed or suspended.
         steps: Of Hudi; the processes of PyHudi continue until it has ended.
-        builds_indexes: Whether the record index is created and dropped during the run.
         kills_hudi: Whether the JVM is killed once.
-        more: Further options of all writers.
     """
 
     release: str
     kind: str
     lock: str
-    has_record_index: bool
+    index: str
     writers: tuple[str, ...] = ("embedded", "embedded")
     seed: int = 1
     steps: int = 8
-    builds_indexes: bool = False
     kills_hudi: bool = False
-    more: Mapping[str, Any] | None = None
 
     @property
     def inline(self) -> str:
@@ -92,7 +112,6 @@ class Case:
             "hoodie.client.heartbeat.interval_in_ms": 1_000,
             "hoodie.client.heartbeat.tolerable.misses": 10,
             "hoodie.metadata.enable": True,
-            "hoodie.index.type": "RECORD_INDEX" if self.has_record_index else "BLOOM",
             "hoodie.index.bloom.num_entries": 100,
             "hoodie.metadata.compact.max.delta.commits": 5,
             "hoodie.compact.inline.max.delta.commits": 2,
@@ -102,10 +121,7 @@ class Case:
             "hoodie.keep.max.commits": 12,
             **_ONE_GROUP,
         }
-        if not self.builds_indexes:
-            # Hudi drops the index of a table whose writers disable it.
-            options["hoodie.metadata.record.index.enable"] = self.has_record_index
-        if self.updates_clustered:
+        if self.updates_clustered and self.index != "hashing":
             strategy = "org.apache.hudi.client.clustering.update.strategy.SparkAllowUpdateStrategy"
             options["hoodie.clustering.updates.strategy"] = strategy
         if self.lock == "zookeeper":
@@ -115,7 +131,13 @@ class Case:
                 "hoodie.write.lock.zookeeper.base_path": "/concurrent",
                 "hoodie.write.lock.zookeeper.connection_timeout_ms": 60_000,
             }
-        return {**options, **(self.more or {})}
+        if self.lock == "storage":
+            options |= {
+                "hoodie.write.lock.provider": f"{_LOCKS}StorageBasedLockProvider",
+                "hoodie.write.lock.storage.validity.timeout.secs": 12,
+                "hoodie.write.lock.storage.renew.interval.secs": 3,
+            }
+        return {**options, **INDEXES[self.index]}
 
     def pyhudi_options(self, address: str | None) -> dict[str, Any]:
         """Options of a process of PyHudi."""
@@ -162,8 +184,7 @@ class Case:
             self.release,
             self.kind,
             self.lock,
-            *(["record index"] if self.has_record_index else []),
-            *(["index builds"] if self.builds_indexes else []),
+            self.index,
             *self.writers,
         ]
         words += [f"seed {self.seed}, inline services: {self.inline}, clustered groups updated: {self.updates_clustered}"]

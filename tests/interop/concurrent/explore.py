@@ -30,7 +30,7 @@ from pyhudi import Table
 from pyhudi.errors import HudiError
 from pyhudi.storage.process_identity import Process
 from tests.conformance.servers import running_zookeeper
-from tests.interop.concurrent.cases import Case, rows, shared_keys
+from tests.interop.concurrent.cases import INDEXES, Case, rows, shared_keys
 from tests.interop.concurrent.history import WRITE_ID, Effect, History, Outcome, committed_writes, violations
 from tests.interop.concurrent.writer import SERVING, choose_effect
 from tests.interop.oracle import ROOT, ApacheHudi, HudiFailure, HudiUnavailable
@@ -40,7 +40,7 @@ HUDI = "h"
 _OPERATION = "hoodie.datasource.write.operation"
 # Messages of Hudi for a write that lost to another one, so that its commit is not on the timeline.
 _CONFLICTS = ("HoodieWriteConflictException", "ConcurrentModificationException", "HoodieClusteringUpdateException")
-_SUSPENDED_FOR = (1, 4)
+_SUSPENDED_FOR = (1, 3)
 """Outcomes of other writers."""
 
 
@@ -49,7 +49,9 @@ class Run:
     """One run of a case.
 
     Attributes:
+        path: Of the table, unless `uri` names it; files of the run are next to it.
         address: Of the ZooKeeper server.
+        uri: Of a table in an object store, for which Hudi's session has the settings. storage: PyHudi's options for it.
         overtaken: Writes of Hudi that no reader finds, by a known fault of Hudi: nothing else is checked then.
     """
 
@@ -57,9 +59,20 @@ class Run:
     path: Path
     hudi: ApacheHudi
     address: str | None = None
+    uri: str = ""
+    storage: Mapping[str, str] = field(default_factory=dict)
     history: History = field(default_factory=History)
     overtaken: list[str] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def location(self) -> str:
+        """Where the table is."""
+        return self.uri or str(self.path)
+
+    def table(self, **options: Any) -> Table:
+        """The table, with the options of PyHudi's writers."""
+        return Table(self.location, dict(self.storage), {**self.case.pyhudi_options(self.address), **options})
 
     @property
     def over_file(self) -> Path:
@@ -70,12 +83,20 @@ class Run:
         """Run all processes to their end, and return what was wrong."""
         options = self.case.pyhudi_options(self.address)
         table = Table.create(
-            str(self.path), name="t", record_key="id", partition_by="part", table_type=self.case.kind, options=options
+            self.location,
+            name="t",
+            record_key="id",
+            partition_by="part",
+            table_type=self.case.kind,
+            storage_options=self.storage,
+            options=options,
         )
         first: Effect = dict.fromkeys(shared_keys(), "first")
         self.history.add("first", {"begun": "first", "effect": first})
         table.upsert(rows(first), options={WRITE_ID: "first"})
         self.history.add("first", {"ended": "first", "outcome": Outcome.ACKNOWLEDGED})
+        if self.case.index == "secondary":
+            table.index.create("secondary_index", "v", name="v")
         threads = [
             threading.Thread(target=self._guarded, args=(name, engine))
             for name, engine in zip(self.case.names(), self.case.writers, strict=True)
@@ -104,8 +125,15 @@ class Run:
     def _run_writer(self, name: str, engine: str) -> None:
         """Read the reports of a writer until it ends."""
         rng = random.Random(f"{self.case.seed}/{name}")
-        words = {"path": str(self.path), "name": name, "seed": self.case.seed, "engine": engine, "over": str(self.over_file)}
-        words |= {"builds_indexes": self.case.builds_indexes}
+        words = {
+            "path": self.location,
+            "storage": dict(self.storage),
+            "name": name,
+            "seed": self.case.seed,
+            "engine": engine,
+            "over": str(self.over_file),
+        }
+        words |= {"index": self.case.index}
         with self.path.with_name(f"{self.path.name}-{name}.log").open("wb") as log:
             process = self._start({**words, "options": self.case.pyhudi_options(self.address)}, log)
         assert process.stdin is not None and process.stdout is not None
@@ -181,7 +209,7 @@ class HudiWriter:
     def prepare(self) -> None:
         options = self.of.case.hudi_options(self.of.address)
         self.of.hudi.run(_SET, options={key: _text(value) for key, value in options.items()})
-        self.of.hudi.register(self.of.path, "concurrent")
+        self.of.hudi.register(self.of.location, "concurrent")
 
     def _step(self, rng: random.Random, write: str) -> None:
         choice = rng.random()
@@ -194,8 +222,8 @@ class HudiWriter:
             if self.of.case.kind == "mor":
                 services += [f"run_compaction(table => 'concurrent', op => '{op}')" for op in ("scheduleAndExecute", "run")]
             service = "CALL " + rng.choice(services)
-            if self.of.case.builds_indexes and rng.random() < 0.4:
-                created = "record_index" in Table(self.of.path).config.metadata_partitions
+            if self.of.case.index == "builds" and rng.random() < 0.4:
+                created = "record_index" in self.of.table().config.metadata_partitions
                 service = "DROP INDEX record_index ON concurrent" if created else "CREATE INDEX record_index ON concurrent (id)"
             self._attempt(service, lambda: self.of.hudi.sql(service))
 
@@ -206,7 +234,7 @@ class HudiWriter:
         operation = "delete" if None in effect.values() else "upsert"
         try:
             options = {**self.of.case.hudi_options(self.of.address), _OPERATION: operation, WRITE_ID: write}
-            self.of.hudi.write(rows(effect), self.of.path, **options)
+            self.of.hudi.write(rows(effect), self.of.location, **options)
             history.add(HUDI, {"ended": write, "outcome": Outcome.ACKNOWLEDGED})
         except HudiFailure as failure:
             # Hudi may fail after its commit too, for example in services that follow it.
@@ -216,7 +244,7 @@ class HudiWriter:
 
     def read(self, **options: Any) -> list[tuple[str, str]]:
         """The rows that Hudi reads."""
-        found = self.of.hudi.read(self.of.path, columns=["id", "v"], **{"hoodie.metadata.enable": True, **options})
+        found = self.of.hudi.read(self.of.location, columns=["id", "v"], **{"hoodie.metadata.enable": True, **options})
         return list(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
 
     def _attempt(self, name: str, run: Any) -> None:
@@ -235,8 +263,7 @@ class Check:
 
     def run(self) -> list[str]:
         # No process runs any more, and the plans that Hudi has started are those of a JVM that was killed.
-        options = {**self.of.case.pyhudi_options(self.of.address), "pyhudi.service.expiry.ms": 0}
-        table = Table(self.of.path, options=options)
+        table = self.of.table(**{"pyhudi.service.expiry.ms": 0})
         committed = committed_writes(table)
         self.of.overtaken += [write for write, commits in committed.items() if any(commit.is_overtaken for commit in commits)]
         if self.of.overtaken:
@@ -324,7 +351,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--steps", type=int, default=12, help="of Hudi in a run")
     parser.add_argument("--kills-hudi", action="store_true")
-    parser.add_argument("--indexes", action="store_true", help="create and drop the record index")
+    parser.add_argument("--index", choices=tuple(INDEXES))
     parser.add_argument("--folder", type=Path, help="for tables of runs with defects")
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()
@@ -339,9 +366,9 @@ def main() -> None:
             address = stack.enter_context(running_zookeeper(folder / "zookeeper")).address
         while time.monotonic() < end:
             rng = random.Random(seed)
-            kind, indexed = given.kind or rng.choice(("cow", "mor")), rng.random() < 0.5 and not given.indexes
-            case = Case(given.release, kind, given.lock, indexed, tuple(given.writers), seed, given.steps)
-            case = replace(case, kills_hudi=given.kills_hudi, builds_indexes=given.indexes)
+            kind, index = given.kind or rng.choice(("cow", "mor")), given.index or rng.choice(("bloom", "record"))
+            case = Case(given.release, kind, given.lock, index, tuple(given.writers), seed, given.steps)
+            case = replace(case, kills_hudi=given.kills_hudi)
             run, begun = Run(case, folder / f"t{seed}", hudi, address), time.monotonic()
             wrong = run.run()
             failed += bool(wrong)

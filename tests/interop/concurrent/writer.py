@@ -1,7 +1,7 @@
 """A writer of PyHudi in a concurrent run: it writes, reads and runs services until the file `over` exists.
 
     python -m tests.interop.concurrent.writer '{"path": "/tmp/t", "name": "e0_", "seed": 1, "engine": "embedded",
-                                                "over": "/tmp/over", "options": {}}'
+                                                "index": "bloom", "over": "/tmp/over", "options": {}, "storage": {}}'
 
 This process imports everything and forks one that works, which is killed or suspended at storage calls that the seed chooses.
 After it was killed another one is forked. Each printed line is a JSON object, see `History.add`; after `stopped` and `killed`
@@ -183,12 +183,12 @@ def work(given: Mapping[str, Any], run: int, faults: dict[int, str]) -> None:
             say(signal=name, at=f"{call.operation} {call.path}")
             os.kill(os.getpid(), signal.Signals[f"SIG{name}"])
 
-    storage: Mapping[str, str] = {}
+    storage: Mapping[str, str] = given["storage"]
     if given["engine"] == "spark":
         # Spark's workers do not count calls.
         threading.Thread(target=_send_signals, args=(faults,), daemon=True).start()
     else:
-        counting = FaultyStorage(open_storage(given["path"]), listener=watch)
+        counting = FaultyStorage(open_storage(given["path"], given["storage"]), listener=watch)
         storage = dict(counting.spec().options)
     engine = ENGINES[given["engine"]](given["path"], storage, given["options"])
     rng, name = random.Random(f"{given['seed']}/{given['name']}/{run}"), given["name"]
@@ -205,7 +205,7 @@ def work(given: Mapping[str, Any], run: int, faults: dict[int, str]) -> None:
             elif choice < 0.72:
                 say(rows=engine.read())
             else:
-                service = rng.choice((*_SERVICES, *(("index", "index") if given["builds_indexes"] else ())))
+                service = rng.choice((*_SERVICES, *(("index", "index") if given["index"] == "builds" else ())))
                 say(service=service, result=dict(engine.service(service)))
         except HudiError as error:
             say(service="read or service", result=_text(error), error=_text(error), **_wrong(error))
