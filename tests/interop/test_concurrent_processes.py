@@ -49,4 +49,4 @@ def test_concurrent_processes_lose_no_acknowledged_write(case: Case, tmp_path: P
     if run.overtaken:
         pytest.skip(f"Hudi planned {run.overtaken} on a commit with a later instant: see docs/limitations.md")
     assert wrong == []
-    assert run.history.count(Outcome.ACKNOWLEDGED, "h") > 1
+    assert run.history.count(Outcome.ACKNOWLEDGED) > 1

@@ -164,6 +164,8 @@ class Case:
         options = {
             **self.table_options(address),
             "hoodie.write.auto.upgrade": False,
+            # How long an index build waits for writes in progress, which may be suspended.
+            "hoodie.metadata.index.check.timeout.seconds": 15,
             "hoodie.write.lock.wait_time_ms": _HUDI_LOCK_WAIT_MS,
             "hoodie.write.lock.wait_time_ms_between_retry": 100,
             "hoodie.write.lock.num_retries": _HUDI_LOCK_WAIT_MS // 100,
