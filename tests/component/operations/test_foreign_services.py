@@ -18,6 +18,8 @@ from pyhudi.format.actions.commit_metadata import CommitMetadata, WriteStat
 from pyhudi.format.actions.restore_metadata import RestorePlan
 from pyhudi.format.actions.rollback_metadata import InstantInfo, RollbackPlan
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.commit.planned_commit import PlannedCommit
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services import clean
 from pyhudi.table.timeline.timeline_store import TimelineStore
 
@@ -319,3 +321,28 @@ def test_clean_that_hudi_completes_while_it_runs_is_a_note(tmp_path: Path, monke
     assert result.services["clean"] == "not due: another process completed it"
     assert not table.timeline().pending()
     assert table.scan(["v"]).to_arrow()["v"].to_pylist() == ["3"]
+
+
+@pytest.mark.parametrize("includes_write", [True, False], ids=["it removes the write", "it began before the write"])
+def test_write_that_meets_a_restore_of_hudi_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, includes_write: bool
+) -> None:
+    """A write that the restore will roll back stays pending: the restore fails where it is missing."""
+    table, target = restorable(tmp_path / "t")
+    store, commit, met = table.context.timeline, Transaction.commit, list[str]()
+
+    def beside_a_restore(self: Transaction, planned: PlannedCommit) -> Instant:
+        if not met:
+            met.append(self.instant_time)
+            undone = (InstantInfo(self.instant_time, "commit"),) if includes_write else ()
+            restore = Instant(str(int(self.instant_time) + 1), Action.RESTORE, State.REQUESTED)
+            plan = RestorePlan(undone, savepoint_to_restore_timestamp=target)
+            table.context.storage.put(store.path(restore), plan.encode(b"0" * 16))
+            store.start(restore)
+        return commit(self, planned)
+
+    monkeypatch.setattr(Transaction, "commit", beside_a_restore)
+    with pytest.raises(TableState, match="did not finish"):
+        table.upsert(rows(b="1"))
+    assert [i.request_time for i in table.timeline().pending_writes()] == (met if includes_write else [])
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == ["2"]

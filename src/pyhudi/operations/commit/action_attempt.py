@@ -10,6 +10,7 @@ from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.format.names import parse_data_file_instant, parse_log_file
 from pyhudi.metadata_table.writer.metadata_commit import MetadataCommit
+from pyhudi.operations.commit.begin_checks import is_removed_by_hudi
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.foreign_index_builds import foreign_index_builds
 from pyhudi.operations.commit.hbase_hooks import sync_rollback
@@ -25,6 +26,7 @@ from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.partition_buckets import remove_counts
 from pyhudi.table.snapshot import load_snapshot, read_commit
 from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
 
 _LOG = get_logger("pyhudi.operations.commit")
 
@@ -143,7 +145,11 @@ def rollback_own_attempt(transaction: Transaction) -> None:
             # A restore removed the plan, and listed files before the last ones were written.
             _remove_written(context, time)
         return
-    if _completed_without_rows(transaction):
+    timeline = context.timeline.load()
+    if is_removed_by_hudi(context, timeline, transaction.instant_time):
+        transaction.heartbeat.stop(delete=True)
+        return
+    if _completed_without_rows(transaction, timeline):
         return
     pending = Instant(transaction.instant_time, transaction.action, State.INFLIGHT)
     # If the completed file may exist, delete no file before the instant has been checked under the lock.
@@ -158,14 +164,14 @@ def rollback_own_attempt(transaction: Transaction) -> None:
     transaction.heartbeat.stop(delete=True)
 
 
-def _completed_without_rows(transaction: Transaction) -> bool:
+def _completed_without_rows(transaction: Transaction, timeline: Timeline) -> bool:
     """Complete a write without its rows if Hudi is building an index and may be waiting for the instant.
 
     Returns:
         False if the write has to be rolled back: no index is built, or the instant cannot be completed.
     """
     context, time, action = transaction.context, transaction.instant_time, transaction.action
-    if transaction.publishing or not foreign_index_builds(context, transaction.settings, context.timeline.load()):
+    if transaction.publishing or not foreign_index_builds(context, transaction.settings, timeline):
         return False
     sync_rollback(context, transaction.settings, [time])
     heartbeat = WriterHeartbeat(context.storage, context.env, time, transaction.settings.heartbeats)

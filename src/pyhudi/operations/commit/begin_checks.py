@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from pyhudi.errors import TableState
-from pyhudi.format.instants import Action
+from contextlib import suppress
+
+from pyhudi.errors import CorruptData, TableState
+from pyhudi.format.actions.restore_metadata import RestorePlan
+from pyhudi.format.instants import Action, State
+from pyhudi.operations.commit.action_liveness import is_foreign
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -64,3 +68,13 @@ def check_no_pending_restore(context: TableContext, timeline: Timeline, doing: s
         raise RestorePending(
             f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before {doing}"
         )
+
+
+def is_removed_by_hudi(context: TableContext, timeline: Timeline, request_time: str) -> bool:
+    """Return True if a pending restore of Hudi removes an instant itself: it fails if the instant is rolled back before."""
+    for restoring in timeline.pending(Action.RESTORE):
+        plan = context.timeline.read_state(restoring.request_time, Action.RESTORE, State.REQUESTED)
+        if plan and is_foreign(context, restoring):
+            with suppress(CorruptData):
+                return any(info.commit_time == request_time for info in RestorePlan.decode(plan).instants_to_rollback)
+    return False

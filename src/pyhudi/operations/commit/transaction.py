@@ -303,10 +303,21 @@ class Transaction:
             raise WriteConflict(f"the columns of {self.context.storage.uri} changed while {self.instant_time} was written")
 
     def _owned_timeline(self, locked: TableContext) -> tuple[tuple[Instant, ...], Timeline]:
-        """Load all instant files and the timeline under the lock. Raises WriteConflict as `check_ownership`."""
+        """Load all instant files and the timeline under the lock.
+
+        Raises:
+            WriteConflict: As `check_ownership`; or a restore has begun, which removes this action or what it builds on.
+        """
         files = locked.timeline.load_files()
         current_timeline = locked.timeline.build_timeline(files, self._planned_on)
         self.check_ownership(files, State.INFLIGHT, current_timeline)
+        restoring = current_timeline.pending(Action.RESTORE)
+        if restoring:
+            raise WriteConflict(
+                f"restore {restoring[0].request_time} of {self.context.storage.uri} began while {self._description} was running; "
+                "plan it again after the restore",
+                instants=(restoring[0].request_time,),
+            )
         return files, current_timeline
 
     def _complete(
