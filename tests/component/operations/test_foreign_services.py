@@ -331,7 +331,7 @@ def test_write_that_meets_a_restore_of_hudi_is_not_committed(
     table, target = restorable(tmp_path / "t")
     store, commit, met = table.context.timeline, Transaction.commit, list[str]()
 
-    def beside_a_restore(self: Transaction, planned: PlannedCommit) -> Instant:
+    def during_a_restore(self: Transaction, planned: PlannedCommit) -> Instant:
         if not met:
             met.append(self.instant_time)
             undone = (InstantInfo(self.instant_time, "commit"),) if includes_write else ()
@@ -341,7 +341,7 @@ def test_write_that_meets_a_restore_of_hudi_is_not_committed(
             store.start(restore)
         return commit(self, planned)
 
-    monkeypatch.setattr(Transaction, "commit", beside_a_restore)
+    monkeypatch.setattr(Transaction, "commit", during_a_restore)
     with pytest.raises(TableState, match="did not finish"):
         table.upsert(rows(b="1"))
     assert [i.request_time for i in table.timeline().pending_writes()] == (met if includes_write else [])

@@ -30,6 +30,9 @@ INDEXES: Mapping[str, Mapping[str, Any]] = {
     "hashing": {
         "hoodie.index.type": "BUCKET",
         "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
+        # Hudi's default for buckets cannot read the file ids of this engine.
+        "hoodie.write.lock.conflict.resolution.strategy": "org.apache.hudi.client.transaction."
+        "SimpleConcurrentFileWritesConflictResolutionStrategy",
         "hoodie.bucket.index.num.buckets": 2,
         "hoodie.bucket.index.min.num.buckets": 1,
         "hoodie.bucket.index.max.num.buckets": 4,
@@ -134,7 +137,7 @@ class Case:
         if self.lock == "storage":
             options |= {
                 "hoodie.write.lock.provider": f"{_LOCKS}StorageBasedLockProvider",
-                "hoodie.write.lock.storage.validity.timeout.secs": 12,
+                "hoodie.write.lock.storage.validity.timeout.secs": 30,
                 "hoodie.write.lock.storage.renew.interval.secs": 3,
             }
         return {**options, **INDEXES[self.index]}
