@@ -197,7 +197,7 @@ def delete_savepoint(call: ProcedureCall) -> Rows:
     yield (True,)
 
 
-@procedure("instant_time string =, force boolean = false", "rollback_savepoint_result boolean")
+@procedure("table, instant_time string =, path, force boolean = false", "rollback_savepoint_result boolean")
 def rollback_to_savepoint(call: ProcedureCall) -> Rows:
     """Restore the table to a savepoint, by default the latest. force: although a process of Hudi writes to the table."""
     call.table.restore(_savepoints(call, (call.text("instant_time"),))[-1], force=call.flag("force"))

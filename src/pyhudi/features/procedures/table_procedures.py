@@ -52,6 +52,7 @@ _SYNC = {
     "sync_incremental": INCREMENTAL.key,
 }
 _HIVE_SERVER = ("username", "password", "use_jdbc")
+_SYNC_ARGUMENTS = ("metastore_uri", *_HIVE_SERVER, *(name for name in _SYNC if name != "metastore_uri"))
 
 _RANGE = "begin_instance_time string =, end_instance_time string =, as_of_instant string ="
 _EXPORTED = "clean,commit,deltacommit,rollback,savepoint,restore"
@@ -191,7 +192,7 @@ def _rows_of(spark: Any, query: SnapshotQuery) -> Any:
     return query_dataframe(spark, query)
 
 
-@procedure(", ".join(f"{name} string =" for name in (*_SYNC, *_HIVE_SERVER)), "result string")
+@procedure(", ".join(f"{name} string =" for name in _SYNC_ARGUMENTS), "result string")
 def hive_sync(call: ProcedureCall) -> Rows:
     """Register the table in a Hive metastore; empty arguments have no effect."""
     for name in _HIVE_SERVER:

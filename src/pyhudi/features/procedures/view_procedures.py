@@ -103,7 +103,7 @@ def show_file_status(call: ProcedureCall) -> Rows:
 
 
 @procedure(
-    "path, parallelism int = 100, limit int = 100, needDelete boolean = false, partitions string =, instants string =",
+    "path, limit int = 100, needDelete boolean = false, partitions string =, instants string =, parallelism int = 100",
     "path string",
 )
 def show_invalid_parquet(call: ProcedureCall) -> Rows:
