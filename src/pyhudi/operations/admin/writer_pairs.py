@@ -146,7 +146,10 @@ def _losses(context: TableContext, writers: TableWriters) -> Iterator[WriterFind
             f"{_name(write)} of {writers.libraries[write]} wrote {len(files):,} files that no query reads, such as "
             f"{files[0].path}: {_name(by)} of {writers.libraries[by]} replaces them, and has not read them"
         )
-        remedy = "write the rows of these files again before a clean deletes them; use one lock provider in all writers"
+        remedy = (
+            "write the rows of these files again before a clean deletes them; use one lock provider in all writers, and let "
+            "one writer of Hudi at a time change a file group"
+        )
         yield WriterFinding(finding, remedy, is_loss=True)
     if context.config.merge.mode is not MergeMode.COMMIT_TIME_ORDERING or not context.config.version.has_one_log_file_per_commit:
         return
@@ -156,7 +159,8 @@ def _losses(context: TableContext, writers: TableWriters) -> Iterator[WriterFind
             f"{_name(write)} of Hudi completed after {_name(by)}, whose request time is later: where both changed a record, "
             f"{by.request_time} wins"
         )
-        yield WriterFinding(finding, "compare the records that both changed; Hudi 1.1 or newer, or one writer, avoids it")
+        remedy = "write the records again that both changed; let one writer of Hudi at a time change a file group"
+        yield WriterFinding(finding, remedy)
 
 
 def _name(instant: Instant) -> str:
