@@ -199,6 +199,9 @@ class HudiWriter:
                     raise
             if killer is not None:
                 killer.join()
+                # A step that ended before the kill leaves it to the next request to notice that the process is gone.
+                with contextlib.suppress(HudiUnavailable):
+                    self.of.hudi.run("result = None")
                 self.of._remove_lock_of(None)
                 self.prepare()
 
