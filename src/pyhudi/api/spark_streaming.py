@@ -153,7 +153,7 @@ class StreamSink:
                 columns = SparkEngine(batch.sparkSession).input_schema(batch)
                 check_first_write(self._path, self._options, self._write_settings, columns)
                 with suppress(TableExists):
-                    Table.create(
+                    Table._create(
                         self._path, storage_options=self._storage_options, options=self._given, environment=self._environment
                     )
             self._table = Table(self._path, self._storage_options, self._given, environment=self._environment)

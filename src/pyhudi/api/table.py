@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,10 +22,11 @@ from pyhudi.format.meta_columns import COMMIT_TIME, META_COLUMNS, PARTITION_PATH
 from pyhudi.operations.admin.create_table import new_table_properties, stored_columns
 from pyhudi.operations.admin.open_table import make_table, resolve_location, settings_with_name
 from pyhudi.operations.admin.option_consistency import check_same_columns, check_same_table
+from pyhudi.operations.admin.stored_settings import split_new_options
 from pyhudi.operations.admin.table_settings import with_table_arguments
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.key_form_check import partitions_of_other_form
-from pyhudi.options.supported import parse_options
+from pyhudi.options.supported import parse_options, warn_caller
 from pyhudi.options.write_options import COMBINE_BEFORE_INSERT
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.html_repr import facts_as_html
@@ -90,8 +92,9 @@ class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
             table_type: `cow` (copy-on-write, default) or `mor` (merge-on-read).
             schema: Columns; defaults to those of the first write.
             storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
-            options: Further `hoodie.*` options. Those that define the table are stored. The others apply to the returned
-                object only; `set_properties` stores one under `pyhudi.table.options.<option>`.
+            options: Further `hoodie.*` options. The table stores those that define it, and options of reads, writes and
+                services as defaults of all who open it. Options that name code, hosts, paths, locks, memory or what one
+                call does apply to the returned object only, and a warning names them.
             environment: Clock, id generator and sleep function; the system's by default.
             exist_ok: Open an existing table if its record key, partitioning, columns (`schema`) and every setting
                 passed here match. Settings that are not passed may differ, such as table type or version.
@@ -103,6 +106,49 @@ class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
             TableExists: A table exists at the URI; with `exist_ok`, one whose settings differ as the message names.
             InvalidRequest: An option is invalid or contradicts another, or a field is not a column of the schema.
         """
+        stored, left = split_new_options(parse_options(options))
+        if left:
+            warn_caller(
+                f"options {', '.join(left)} of Table.create apply to the returned table object only, because a table does not "
+                "store them: pass them to Table(...) too"
+            )
+        create = partial(
+            cls._create,
+            uri,
+            name=name,
+            record_key=record_key,
+            partition_by=partition_by,
+            ordering=ordering,
+            table_type=table_type,
+            schema=schema,
+            storage_options=storage_options,
+            environment=environment,
+        )
+        try:
+            return create(options={**stored, **(options or {})})
+        except TableExists:
+            if not exist_ok:
+                raise
+        # An existing table keeps its defaults.
+        return create(options=options, exist_ok=True)
+
+    @classmethod
+    def _create(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        record_key: str | Sequence[str] | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        ordering: str | Sequence[str] | None = None,
+        table_type: str | None = None,
+        schema: pa.Schema | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+        environment: Environment | None = None,
+        exist_ok: bool = False,
+    ) -> Table:
+        """Create a table as `create`, without storing options of reads, writes and services."""
         uri, storage_options = resolve_location(uri, storage_options)
         storage = open_storage(uri, storage_options)
         parsed = parse_options(options)

@@ -65,7 +65,7 @@ def write(
         missing_columns: "error", "null" or "keep", as in `Table.upsert`. "keep" requires an upsert.
         once: Application id and version of this write, as in `Table.upsert`.
         commit_metadata: Entries stored in the commit, as shown by `Table.inspect.commits`.
-        options: Further `hoodie.*` options.
+        options: Further `hoodie.*` options. A new table stores those that define it; the others are those of this write.
         storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
 
     Returns:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.records.plain_values import plain_value, plain_values
@@ -43,7 +43,7 @@ def bind(statement: str, params: Sequence[Any] | Mapping[str, Any] | None) -> st
     """
     if params is None:
         return statement
-    if isinstance(params, (str, bytes)):
+    if isinstance(params, (str, bytes)) or not isinstance(cast(object, params), (Sequence, Mapping)):
         raise InvalidRequest(f"params is {params!r}: pass a list of values for ?, or a dictionary for :name")
     values: Mapping[Any, Any] = params if isinstance(params, Mapping) else dict(enumerate(params))
     pieces, done, count = [], 0, 0

@@ -21,7 +21,7 @@ _INJECTED = ("environment",)
 def read_toml(path: str, purpose: str) -> dict[str, Any]:
     """Read a TOML file. kind: what it configures, for messages. Raises InvalidRequest if it cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with open(os.path.expanduser(path), "rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
         raise InvalidRequest(f"there is no {purpose} file {path}") from None
@@ -102,7 +102,7 @@ def resolved(value: Any) -> Any:
             return text
         if set(value) == {"file"}:
             try:
-                with open(str(value["file"]), encoding="utf-8") as file:
+                with open(os.path.expanduser(str(value["file"])), encoding="utf-8") as file:
                     return file.read().strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise InvalidRequest(

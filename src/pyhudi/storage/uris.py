@@ -50,8 +50,8 @@ def without_secrets(text: str) -> str:
 
 
 def sqlite_path(uri: str) -> str:
-    """The file of a SQLite URI: sqlite:///relative/path or sqlite:////absolute/path."""
-    return uri.removeprefix("sqlite:///").removeprefix("sqlite:")
+    """The file of a SQLite URI: sqlite:///relative/path, sqlite:////absolute/path or sqlite:///~/path."""
+    return os.path.expanduser(uri.removeprefix("sqlite:///").removeprefix("sqlite:"))
 
 
 @dataclass(frozen=True, slots=True)

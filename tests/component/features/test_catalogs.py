@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -63,6 +65,19 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path / "home" / ".pyhudi.toml", tmp_path / "here" / ".pyhudi.toml"
+
+
+def test_files_of_catalogs_and_sources_of_bootstraps_may_begin_with_a_tilde(places: tuple[Path, Path]) -> None:
+    home = places[0].parent
+    (home / "source").mkdir()
+    pq.write_table(pa.table({"id": [1]}), home / "source" / "a.parquet")
+    hp.Catalog("lake", uri="sqlite:///~/lake.db", warehouse="~/tables").create_namespace("sales")
+    by_path = hp.Catalog("lake", uri=home / "lake.db", warehouse=home / "tables")
+    assert by_path.list_namespaces() == ["sales"]
+    assert by_path.create_table("sales.rides").uri == f"file:{home}/tables/sales/rides"
+    hp.bootstrap("~/source", "~/t", record_key="id")
+    assert hp.Table(home / "t").count() == 1
+    assert list(places[1].parent.iterdir()) == []
 
 
 def test_the_working_directory_does_not_shadow_the_users_catalogs(places: tuple[Path, Path], tmp_path: Path) -> None:

@@ -235,10 +235,11 @@ def test_changed_hash_fields_are_refused(uri: str) -> None:
 
 
 def test_callers_without_bucketing_do_not_change_hashing_metadata(uri: str) -> None:
-    """A caller that does not pass the bucketing of the table, and one that requests another clustering."""
+    """A caller that does not use the bucketing that the table stores, and one that requests another clustering."""
     table = create(uri)
     table.bulk_insert(rows(*range(8)))
-    for asked in (hp.Table(uri).cluster, hp.Table(uri).schedule_clustering):
+    other = hp.Table(uri, stored_options=False)
+    for asked in (other.cluster, other.schedule_clustering):
         with pytest.raises(InvalidRequest, match=r"engine=CONSISTENT_HASHING"):
             asked()
     for key, name in (("plan", "SparkSizeBasedClusteringPlanStrategy"), ("execution", "SparkSortAndSizeExecutionStrategy")):

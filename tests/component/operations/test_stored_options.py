@@ -306,3 +306,30 @@ PATHS_IN_THE_TABLE = {
     "hoodie.hbase.index.update.partition.path",
     "hoodie.datasource.read.extract.partition.values.from.path",
 }
+
+
+def test_create_stores_options_as_defaults_and_warns_of_others(tmp_path: Path) -> None:
+    options = {
+        "hoodie.index.type": "SIMPLE",
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+        "pyhudi.threads": 2,
+        "hoodie.datasource.write.operation": "insert",
+    }
+    with pytest.warns(UserWarning, match=r"options hoodie\.datasource\.write\.operation, pyhudi\.threads of Table\.create apply"):
+        created = hp.Table.create(tmp_path / "t", record_key="id", options=options)
+    stored = {key.removeprefix(PREFIX): value for key, value in created.config.properties if key.startswith(PREFIX)}
+    assert stored == {"hoodie.index.type": "SIMPLE"}
+    other = hp.Table(tmp_path / "t")
+    other.upsert({"id": [1]})
+    assert other.upsert({"id": [1]}).index == "SIMPLE"
+    # A value of a call decides.
+    assert other.upsert({"id": [1]}, options={"hoodie.index.type": "BLOOM"}).index == "BLOOM"
+    # The table keeps its own defaults.
+    again = hp.Table.create(tmp_path / "t", record_key="id", options={"hoodie.index.type": "BLOOM"}, exist_ok=True)
+    assert again.upsert({"id": [1]}).index == "BLOOM"
+    assert hp.Table(tmp_path / "t").upsert({"id": [1]}).index == "SIMPLE"
+
+
+def test_the_options_of_a_first_write_are_not_stored(tmp_path: Path) -> None:
+    hp.write(tmp_path / "t", {"id": [1]}, record_key="id", options={"hoodie.index.type": "SIMPLE"})
+    assert not [key for key, _ in hp.Table(tmp_path / "t").config.properties if key.startswith(PREFIX)]

@@ -79,6 +79,7 @@ def test_literals(value: Any, literal: str) -> None:
         ("SELECT ?, ?", [1], "has no value: params has 1 values"),
         ("SELECT ?", [1, 2], "params has 2 values, and the statement has 1 parameters"),
         ("SELECT ?", "a", "params is 'a'"),
+        ("SELECT ?", 5, "params is 5: pass a list"),
         ("SELECT ?", [{}], "parameter 1 is dict {}, which has no literal"),
         ("SELECT :a", {"a": 10**38}, ":a is int"),
         ("SELECT :a", {"a": Decimal("NaN")}, ":a is Decimal"),

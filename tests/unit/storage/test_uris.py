@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.storage.uris import parse_uri, without_secrets
+from pyhudi.storage.uris import parse_uri, sqlite_path, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,7 @@ def test_a_tilde_at_the_start_of_a_path_is_the_home_directory(tmp_path: Path, mo
     monkeypatch.setenv("HOME", str(tmp_path))
     assert parse_uri("~/lake").uri == f"file:{tmp_path}/lake"
     assert parse_uri("/data/~/lake").uri == "file:/data/~/lake"
+    assert sqlite_path("sqlite:///~/lake.db") == f"{tmp_path}/lake.db"
 
 
 def test_spellings_of_one_place_have_one_key() -> None:

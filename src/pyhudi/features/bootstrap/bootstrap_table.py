@@ -111,4 +111,4 @@ def _engine(spark: SparkSession | None, options: Options) -> Engine:
 def _absolute(source: str | os.PathLike[str]) -> str:
     """The folder as the table names it, wherever it is read from."""
     text = os.fspath(source).rstrip("/")
-    return text if "://" in text or text.startswith("file:") else absolute_path(text)
+    return text if "://" in text or text.startswith("file:") else absolute_path(os.path.expanduser(text))

@@ -47,7 +47,7 @@ class Catalog(SessionCatalog):
         self,
         name: str | None = None,
         *,
-        uri: str | None = None,
+        uri: str | os.PathLike[str] | None = None,
         warehouse: str | os.PathLike[str] | None = None,
         profile: str | None = None,
         user: str | None = None,
@@ -59,7 +59,8 @@ class Catalog(SessionCatalog):
         Args:
             name: Name of the catalog, the first part of `lake.sales.trips`. Without `uri`, the catalog of this name in
                 the configuration file or the environment.
-            uri: `sqlite:////folder/catalog.db`, `postgresql://host/database`, `thrift://host:port` or `glue:`.
+            uri: `sqlite:////folder/catalog.db` or the path of this file as an object (`Path`), `postgresql://host/database`,
+                `thrift://host:port` or `glue:`.
             warehouse: Folder for tables without location.
             profile: Profile of the configuration with storage options of tables that name no other.
             user: User of the database.
@@ -70,6 +71,7 @@ class Catalog(SessionCatalog):
             InvalidRequest: The configuration has no such catalog, the URI is of an unknown kind, a package is not
                 installed, or a secret is not a reference.
         """
+        uri = f"sqlite:///{os.fspath(uri)}" if isinstance(uri, os.PathLike) else uri
         keys = {"uri": uri, "warehouse": warehouse, "profile": profile, "user": user, "password": password, "options": options}
         given = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in keys.items()}
         given = {key: value for key, value in given.items() if value is not None}

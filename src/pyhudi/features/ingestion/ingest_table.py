@@ -173,7 +173,7 @@ class TableIngestion:
     def _open_or_create(self) -> Table:
         job = self._job
         create = partial(
-            Table.create,
+            Table._create,
             job.path,
             name=job.name,
             partition_by=job.partition_by,
@@ -203,7 +203,7 @@ class TableIngestion:
     def _error_table(self) -> Table:
         path = self._job.error_table
         assert path is not None, "the caller has checked it"
-        return Table.create(
+        return Table._create(
             path,
             record_key="id",
             storage_options=self._job.storage_options or None,

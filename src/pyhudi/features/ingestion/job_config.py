@@ -256,7 +256,7 @@ def _transform(settings: object, path: str) -> SqlTransform | FunctionTransform:
             return SqlTransform(value)
         if key == "sql_file" and isinstance(value, str):
             try:
-                with open(value, encoding="utf-8") as file:
+                with open(os.path.expanduser(value), encoding="utf-8") as file:
                     return SqlTransform(file.read())
             except OSError as error:
                 raise InvalidRequest(f"transform of {path}: the file {value} cannot be read: {error.strerror}") from error

@@ -59,7 +59,7 @@ class CsvFile:
     def __init__(self, path: str | None) -> None:
         if not path:
             raise InvalidRequest(f"reporter CSV requires option {CSV_PATH}")
-        self._path = Path(path)
+        self._path = Path(path).expanduser()
         self._mutex = threading.Lock()
 
     def report(self, event: OperationEvent, samples: Sequence[Sample]) -> None:

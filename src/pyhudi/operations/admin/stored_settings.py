@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, HudiError, InvalidRequest
-from pyhudi.options.declaration import REGISTRY, Options
+from pyhudi.operations.admin.table_settings import TableSettings
+from pyhudi.options.declaration import REGISTRY, Options, settings_options
 from pyhudi.options.lock_options import LOCK_LOCATION
 from pyhudi.options.supported import parse_stored_option, warn_caller
 from pyhudi.options.table_options import (
@@ -106,6 +107,24 @@ def with_new_options(options: Options) -> Options:
     """Return the options of a caller, with those that the caller stores in the table as defaults."""
     stored = {key.removeprefix(OPTION_PREFIX): value for key, value in options.with_prefix(OPTION_PREFIX).items()}
     return Options(tuple({**stored, **dict(options.values)}.items()), options.extra) if stored else options
+
+
+def split_new_options(options: Options) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the options of a call that creates a table which the table stores as its defaults, under their property names, and
+    the canonical names of those that apply to the caller only.
+
+    Options that define the table are neither; the table has them as properties.
+    """
+    stored, left = {}, []
+    for key, value in options.values:
+        option = REGISTRY[key]
+        if option.stored_as or option in settings_options(TableSettings) or option == STORED_OPTIONS:
+            continue
+        if option.origin == "table" and not option.chooses:
+            stored[OPTION_PREFIX + key] = value
+        else:
+            left.append(key)
+    return stored, tuple(sorted(left))
 
 
 def column_defaults(config: TableConfig) -> dict[str, str]:
