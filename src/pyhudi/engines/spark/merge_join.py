@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -48,19 +48,18 @@ from pyhudi.engines.spark.type_conversion import (
 from pyhudi.engines.spark.update_delete import (
     CLAUSE,
     TARGET,
-    BoundClause,
+    ClauseColumns,
     OneRow,
     UpdateTarget,
     assigned,
     changed_rows,
     load_data_columns,
     resolve_assignments,
-    resolve_column,
 )
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.table_settings import zone_mode
-from pyhudi.operations.changes.bound_clauses import evolved_schema, source_ordering
+from pyhudi.operations.changes.bound_clauses import assigned_column, evolved_schema, source_ordering
 from pyhudi.operations.changes.changed_rows import UNMATCHED_NULL, columns_to_read
 from pyhudi.operations.changes.run_changes import on_columns, one_row_per_record, run_changes
 from pyhudi.operations.changes.statement import Clause, ClauseAction, ClauseRows, MergeStatement
@@ -213,7 +212,7 @@ class _SparkMergeRun:
             ClauseRows.OF_TARGET: ~in_source,
         }
         after = target.table
-        bound: list[BoundClause] = []
+        bound: list[ClauseColumns] = []
         number: Column = F.lit(None).cast("int")
         for at, clause in reversed(list(enumerate(merge.clauses))):
             applies = row_conditions[clause.rows]
@@ -271,10 +270,10 @@ class _SparkMergeRun:
             smaller, equal = smaller | (equal & is_smaller), equal & theirs.eqNullSafe(ours)
         return chosen.where(~(column(CLAUSE).isin(deleting) & smaller))
 
-    def _bound(self, target: UpdateTarget, clause: Clause, pairs: DataFrame, after: pa.Schema) -> tuple[BoundClause, pa.Schema]:
+    def _bound(self, target: UpdateTarget, clause: Clause, pairs: DataFrame, after: pa.Schema) -> tuple[ClauseColumns, pa.Schema]:
         """A clause with bound values, and the columns of the table including them."""
         if clause.action is ClauseAction.DELETE:
-            return BoundClause(clause.action, self._deleting_values(target, clause, pairs)), after
+            return ClauseColumns(clause.action, self._deleting_values(target, clause, pairs)), after
         if clause.values is None:
             values, after = self._all_columns(after)
         else:
@@ -284,7 +283,7 @@ class _SparkMergeRun:
             values = {name: value for name, value in values.items() if name not in self.partition_columns}
         if clause.action is ClauseAction.INSERT and not unchecked and len(self.matched.pairs) > 1:
             values = self._without_nulls(values)
-        return BoundClause(clause.action, values, unchecked), after
+        return ClauseColumns(clause.action, values, unchecked), after
 
     def _deleting_values(self, target: UpdateTarget, clause: Clause, pairs: DataFrame) -> dict[str, Column]:
         """The ordering values of the source row that deletes a record, by which it is compared with others of the record."""
@@ -341,7 +340,7 @@ class _SparkMergeRun:
         for assigned_name, value in clause.values.items():
             copied = copied_column(value, self.merge.source_alias)
             name = None if copied is None else resolve_assignments(copied, self.source.columns, self.session)
-            copies[resolve_column(assigned_name, self.table, self.session)] = name
+            copies[assigned_column(assigned_name, self.table, partial(resolve_assignments, session=self.session))] = name
         return copies
 
     def _moves(self, clause: Clause) -> bool:

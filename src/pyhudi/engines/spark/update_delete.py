@@ -10,9 +10,9 @@ Source: docs/updates-and-merges.md.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ from pyhudi.engines.spark.type_conversion import (
 )
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
-from pyhudi.operations.changes.bound_clauses import check_text
+from pyhudi.operations.changes.bound_clauses import assigned_values, check_text
 from pyhudi.operations.changes.changed_rows import (
     EXISTING_RECORD,
     KEYLESS_MOVE,
@@ -56,7 +56,6 @@ from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.record_merge import OneRowPerRecord
 from pyhudi.records.schema_cast import same_type
-from pyhudi.records.timestamp_coercion import check_literal_nanoseconds
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
@@ -95,7 +94,9 @@ def run_spark_update(
         frame = _called(target.frame(session), update.alias)
         values = target.stored(assigned(target.table, update.values, session, settings), frame, update.values)
         chosen = frame if update.where is None else frame.where(update.where)
-        return changed_rows(target, [BoundClause(ClauseAction.UPDATE, values)], target.table, chosen.withColumn(CLAUSE, F.lit(0)))
+        return changed_rows(
+            target, [ClauseColumns(ClauseAction.UPDATE, values)], target.table, chosen.withColumn(CLAUSE, F.lit(0))
+        )
 
     engine = SparkEngine(session)
     with translated_errors():
@@ -197,36 +198,10 @@ def _called(frame: DataFrame, alias: str | None) -> DataFrame:
     return frame if alias is None else frame.alias(alias)
 
 
-def assigned(table: pa.Schema, values: Mapping[str, Any], session: SparkSession, settings: WriteSettings) -> dict[str, Column]:
-    """The assigned values by column of the table.
-
-    Raises:
-        InvalidRequest: The values are not a mapping, or contain an unknown column.
-    """
-    if not values or not hasattr(values, "items"):
-        raise InvalidRequest(
-            f"columns are assigned as a mapping of their names to values, such as {{'fare': 1.5}}, not {values!r}"
-        )
-    assignments: dict[str, Column] = {}
-    for assigned_name, value in values.items():
-        name = resolve_column(assigned_name, table, session)
-        if name in assignments:
-            raise InvalidRequest(f"column {name!r} is assigned twice")
-        if not settings.truncates_nanoseconds:
-            check_literal_nanoseconds(value, name)
-        assignments[name] = expression(value)
-    return assignments
-
-
-def resolve_column(name: str, table: pa.Schema, session: SparkSession) -> str:
-    """A column of the table by the caller's name, with the session's case sensitivity."""
-    resolved = resolve_assignments(name, table.names, session)
-    if resolved is not None:
-        return resolved
-    inside = name.split(".")[0]
-    if "." in name and resolve_assignments(inside, table.names, session) is not None:
-        raise Unsupported(f"cannot assign {name!r}, a field of a struct: assign the whole column {inside!r}")
-    raise InvalidRequest(f"column {name!r} is assigned, and the columns of the table are {', '.join(table.names)}")
+def assigned(table: pa.Schema, values: Any, session: SparkSession, settings: WriteSettings) -> dict[str, Column]:
+    """The assigned values by column of the table. Raises the errors of `assigned_values`."""
+    named = assigned_values(values, table, settings, partial(resolve_assignments, session=session))
+    return {name: expression(value) for name, value in named.items()}
 
 
 def _types_of(values: Mapping[str, Column], other_rows: DataFrame) -> dict[str, Any]:
@@ -235,7 +210,7 @@ def _types_of(values: Mapping[str, Column], other_rows: DataFrame) -> dict[str, 
     return dict(zip(names, (field.dataType for field in fields), strict=True))
 
 
-def resolve_assignments(name: str, names: Sequence[str], session: SparkSession) -> str | None:
+def resolve_assignments(name: str, names: Collection[str], session: SparkSession) -> str | None:
     """The name that matches by the session's case sensitivity; None if there is none, or several."""
     if name in names:
         return name
@@ -250,22 +225,22 @@ def resolve_assignments(name: str, names: Sequence[str], session: SparkSession) 
 
 
 @dataclass(frozen=True, slots=True)
-class BoundClause:
-    """A clause with bound values.
+class ClauseColumns:
+    """A clause as Columns.
 
     Attributes:
-        action: Action of the clause.
-        values: By column.
-        may_be_null: Inserted or moved records may have the key of a record that they were not compared with.
+        action: What the clause does.
+        values: Values by column of the table.
+        is_unchecked: Inserted or moved records may have the key of a record that they were not compared with.
     """
 
     action: ClauseAction
     values: Mapping[str, Column]
-    may_be_null: bool = True
+    is_unchecked: bool = True
 
 
 def changed_rows(
-    target: UpdateTarget, clauses: Sequence[BoundClause], after: pa.Schema, chosen: DataFrame, one_row: OneRow | None = None
+    target: UpdateTarget, clauses: Sequence[ClauseColumns], after: pa.Schema, chosen: DataFrame, one_row: OneRow | None = None
 ) -> DataFrame:
     """The rows to upsert, with DELETE_COLUMN.
 
@@ -305,9 +280,9 @@ def changed_rows(
     stored_names = stored_key_columns(target.config)
     if moving and stored_names:
         raise InvalidRequest(KEYLESS_MOVE.format(", ".join(target.partition_columns)))
-    unchecked_inserts = [at for at, clause in enumerate(clauses) if clause.may_be_null and clause.action is ClauseAction.INSERT]
+    unchecked_inserts = [at for at, clause in enumerate(clauses) if clause.is_unchecked and clause.action is ClauseAction.INSERT]
     # A global index finds the record that moves in any partition.
-    unchecked_moves = [at for at in moving if clauses[at].may_be_null and not by_key_alone]
+    unchecked_moves = [at for at in moving if clauses[at].is_unchecked and not by_key_alone]
     moves = number.isin(moving)
     rows = chosen.select(
         *[value.alias(name) for name, value in names.items()],
@@ -345,7 +320,7 @@ def _one_row_per_record(target: UpdateTarget, rows: DataFrame, after: pa.Schema,
     """The rows without those that lose against another one of their record; the job fails if two have the largest value."""
     fields = one_row.rule.ordering.fields
     if one_row.values is None:
-        values = [functools.reduce(Column.getField, rest, column(head)) for head, *rest in (name.split(".") for name in fields)]
+        values = [reduce(Column.getField, rest, column(head)) for head, *rest in (name.split(".") for name in fields)]
     else:
         values = [column(f"{_ORDERING}{at}") for at in range(len(one_row.values))]
     place = F.coalesce(column(_OLD_PATH), path_column(target.config.keys, after))
@@ -362,7 +337,7 @@ def _one_row_per_record(target: UpdateTarget, rows: DataFrame, after: pa.Schema,
     return rows.where(column(_NUMBER) == 1).withColumn(first, refused(column(_NEXT).isNotNull() & tie, why, column(first)))
 
 
-def _numbers(clauses: Sequence[BoundClause], action: ClauseAction) -> list[int]:
+def _numbers(clauses: Sequence[ClauseColumns], action: ClauseAction) -> list[int]:
     return [at for at, clause in enumerate(clauses) if clause.action is action]
 
 

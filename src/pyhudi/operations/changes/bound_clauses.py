@@ -172,12 +172,7 @@ def _bound(
             )
             if schema is not None and clause.rows is not absent
         }
-        for name, value in _checked(clause.values).items():
-            column = assigned_column(name, table)
-            if column in values:
-                raise InvalidRequest(f"column {column!r} is assigned twice")
-            if not settings.truncates_nanoseconds:
-                check_literal_nanoseconds(value, column)
+        for column, value in assigned_values(clause.values, table, settings).items():
             values[column] = _value(table.field(column), value, sides, exact=column in fixed_columns(config))
     return BoundClause(clause.action, clause.rows, clause.where, values)
 
@@ -186,30 +181,48 @@ def _source_column(name: str) -> ColumnRef:
     return ColumnRef(f"{SOURCE}.{name}")
 
 
-def _checked(values: Any) -> Mapping[str, Any]:
+def assigned_values(
+    values: Any, table: pa.Schema, settings: WriteSettings, resolve: Callable[[str, Collection[str]], str | None] = resolve_name
+) -> dict[str, Any]:
+    """Return assigned values by column of the table.
+
+    Args:
+        values: Values by the caller's names of columns.
+        table: Columns of the table.
+        settings: Settings of the write.
+        resolve: Returns the column that a name means.
+
+    Raises:
+        InvalidRequest: No mapping, an unknown column or one that is assigned twice, or a value with nanoseconds.
+        Unsupported: A field of a struct.
+    """
     if not isinstance(values, Mapping) or not values:
         raise InvalidRequest(f"assignments must be a mapping of column names to values, such as {{'fare': 1.5}}, not {values!r}")
-    return values
+    assigned: dict[str, Any] = {}
+    for name, value in values.items():
+        column = assigned_column(name, table, resolve)
+        if column in assigned:
+            raise InvalidRequest(f"column {column!r} is assigned twice")
+        if not settings.truncates_nanoseconds:
+            check_literal_nanoseconds(value.value if isinstance(value, Literal) else value, column)
+        assigned[column] = value
+    return assigned
 
 
-def assigned_column(name: str, table: pa.Schema) -> str:
-    """Return the column of the table that an assignment names.
+def assigned_column(name: str, table: pa.Schema, resolve: Callable[[str, Collection[str]], str | None] = resolve_name) -> str:
+    """Return the column of the table that an assignment names. Arguments as in `assigned_values`.
 
     Raises:
         InvalidRequest: There is no such column.
         Unsupported: It is a field of a struct.
     """
-    column = resolve_name(name, table.names)
+    column = resolve(name, table.names)
     if column is not None:
         return column
-    outer = resolve_name(name.split(".")[0], table.names)
+    outer = resolve(name.split(".")[0], table.names)
     if outer is not None:
         raise Unsupported(f"cannot assign {name!r}, a field of a struct: assign the whole column {outer!r}")
-    try:
-        field_at(table, name)
-    except InvalidRequest as error:
-        raise InvalidRequest(f"cannot assign {name!r}: {error}") from error
-    return name
+    raise InvalidRequest(f"cannot assign {name!r}: the columns of the table are {', '.join(table.names)}")
 
 
 def _value(column: pa.Field, value: Any, sides: Mapping[str, tuple[str, pa.Schema]], *, exact: bool) -> Value:
