@@ -218,6 +218,11 @@ PROCEDURE_CHANGES: dict[str, dict[str, object]] = {
     "delete_savepoint": {"instant_time": "LAST"},
     "rollback_to_savepoint": {"instant_time": "LAST"},
     "rollback_to_instant": {"instant_time": "LAST"},
+    "restore_to_instant": {"instant_time": "LAST"},
+    "cleanup_stale_inflight_commits": {},
+    "run_rollback_inflight_tableservice": {"pending_instant": "LAST"},
+    "run_timeline_compaction": {},
+    "create_metadata_table": {},
     "delete_metadata_table": {},
     "repair_add_partition_meta": {"dry_run": False},
     "repair_overwrite_hoodie_props": {"new_props_file_path": "PROPERTIES"},
@@ -300,7 +305,7 @@ def test_every_public_operation_is_listed() -> None:
     assert _public(Indexes) == {*INDEX_CHANGES, *INDEX_LOOKS}
     # A catalog sync is no change of the table.
     shown = {name for name in procedures.NAMES if name.startswith(("show_", "stats_", "validate_", "hive_sync", "copy_to_"))}
-    shown |= {"commits_compare", "export_instants"}
+    shown |= {"commits_compare", "export_instants", "init_metadata_table"}
     assert set(procedures.NAMES) - shown == set(PROCEDURE_CHANGES)
     assert _commands() == {*COMMAND_CHANGES, *COMMAND_LOOKS, *COMMAND_READS}
 

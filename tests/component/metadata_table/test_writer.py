@@ -140,7 +140,7 @@ def test_write_creates_a_missing_metadata_table(tmp_path: Path) -> None:
     for ts in range(1, 4):
         table.upsert(rows(range(ts, ts + 10), ts))
     assert not table.config.metadata_partitions and not (tmp_path / ".hoodie" / "metadata").exists()
-    table = Table(tmp_path, options=ALL)
+    table = Table(tmp_path, options={**ALL, "hoodie.metadata.enable": True})
     table.upsert(rows(range(20, 25), 4))
     assert set(true(table).partitions) == DEFAULTS | {"record_index", "bloom_filters"}
 

@@ -372,7 +372,7 @@ def test_updates_and_deletes_with_queries_within(sql: Sql, catalog: hp.Catalog, 
     catalog.register("gone", pa.table({"id": [2]}))
     assert sql("UPDATE trips AS t SET t.Fare = (SELECT max(fare) FROM trips) + t.fare, ts = 7 WHERE t.id = 1") == [
         {"operation": "upsert", "instant": trips.timeline().instants[-1].request_time}
-        | {"rows_inserted": 0, "rows_updated": 1, "rows_deleted": 0}
+        | {"rows_in": 1, "rows_combined": 0, "rows_inserted": 0, "rows_updated": 1, "rows_unchanged": 0, "rows_deleted": 0}
     ]
     assert sql("SELECT id, fare, ts FROM trips WHERE id = 1") == [{"id": 1, "fare": 30.0, "ts": 7}]
     assert sql("DELETE FROM trips WHERE id IN (SELECT id FROM gone)")[0]["rows_deleted"] == 1

@@ -39,6 +39,8 @@ def cleanup_stale_inflight_commits(call: ProcedureCall) -> Rows:
     Commits and delta commits are only rolled back with `include_ingestion_commits`. `rollback_status` is false if the
     writer is alive, and null with `dry_run`.
     """
+    if not call.flag("dry_run"):
+        call.writable_context()
     for instant in _pending_before(call, call.number("allowed_inflight_interval_minutes")):
         is_service = instant.action in _SERVICES
         if is_service and instant.state is not State.INFLIGHT:
