@@ -38,10 +38,9 @@ OPTIONS = {
     "hoodie.keep.min.commits": 2,
     "hoodie.keep.max.commits": 3,
     "hoodie.timeline.compaction.batch.size": 2,
-    "hoodie.compact.inline": True,
-    "hoodie.compact.inline.max.delta.commits": 2,
     "pyhudi.threads": 1,
 }
+COMPACTING = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 2}
 CREATED_MS = 1_767_225_600_000
 FAILED_MS = CREATED_MS + 7_200_000
 NEXT = {"k4": 44}
@@ -76,7 +75,7 @@ def recorded(kind: str, sync: str) -> Record:
             ordering="ts",
             table_type=kind,
             environment=env,
-            options=OPTIONS,
+            options=OPTIONS if kind == "cow" else {**OPTIONS, **COMPACTING},
             storage_options={"sync": sync},
         )
         for number in range(12):

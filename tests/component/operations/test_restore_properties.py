@@ -17,6 +17,7 @@ from pyhudi.features.recovery.restore_lost_properties import restore_properties
 from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE
 from pyhudi.format.properties import parse_properties
 from pyhudi.options.supported import parse_options
+from pyhudi.options.table_options import OPTION_PREFIX
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import ReplayEnvironment
@@ -86,7 +87,8 @@ def check_restored(table: hp.Table, given: Mapping[str, str]) -> hp.Table:
     assert told.dry_run and open_storage(table.uri).stat(PROPERTIES_FILE) is None
     assert hp.restore_properties(table.uri, given, dry_run=False).steps == told.steps
     now = properties(table.uri)
-    for key in {*was, *now} - {"hoodie.table.checksum"}:
+    stored_options = {key for key in was if key.startswith(OPTION_PREFIX)}
+    for key in {*was, *now} - {"hoodie.table.checksum", *stored_options}:
         assert now.get(key, WRITTEN_AT_DEFAULT.get(key, "")) in (was.get(key, ""), None), key
     again = hp.Table(table.uri, options=QUIET)
     assert again.repair(dry_run=True).steps == () and again.validate(keys=True).ok

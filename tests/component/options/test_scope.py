@@ -132,8 +132,7 @@ def calls(table: Table) -> dict[str, Callable[..., Any]]:
                 continue
             needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty and p.name != "self"]
             given = {p.name: ARGUMENTS[p.name] for p in needed}
-            if name == "delete":
-                given["keys"] = ARGUMENTS["keys"]
+            given |= {"delete": {"keys": ARGUMENTS["keys"]}, "update": {"set": ARGUMENTS["set"]}}.get(name, {})
             found[prefix + name] = partial(getattr(owner, name), **given)
     return found
 
