@@ -34,7 +34,7 @@ def test_statements(spark: SparkSession, kind: str, tmp_path: Path, monkeypatch:
     assert [tuple(row.values()) for row in rows] == expected
     sql("CREATE TABLE lake.sales.copy USING hudi AS SELECT id, v FROM lake.sales.trips t WHERE t.id > 1")
     assert sql("SELECT count(*) FROM lake.sales.copy JOIN lake.sales.trips USING (id)") == [(2,)]
-    assert sql("SHOW TABLES IN lake.sales") == [("copy",), ("trips",)]
+    assert sql("SHOW TABLES IN lake.sales") == [("lake.sales", "copy", False), ("lake.sales", "trips", False)]
     assert sql("SHOW DATABASES IN lake") == [("sales",)]
     assert [row[0] for row in sql("DESCRIBE lake.sales.copy")][-2:] == ["id", "v"]
     sql("ALTER TABLE lake.sales.copy RENAME TO lake.sales.part")
