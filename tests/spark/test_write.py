@@ -289,7 +289,7 @@ def test_save_modes(spark: SparkSession, tmp_path: Path) -> None:
     assert hs.write(frame, path, mode="ignore", options=OPTIONS).instant is None
     hs.write(frame_of(spark, FIRST[5:6]), path, mode="overwrite", options=OPTIONS)
     assert rows_of(spark, path) == FIRST[5:6]
-    with pytest.raises(InvalidRequest, match="save mode"):
+    with pytest.raises(InvalidRequest, match="mode 'sometimes' is unknown"):
         hs.write(frame, path, mode="sometimes", options=OPTIONS)
     with pytest.raises(InvalidRequest, match="requires mode append"):
         hs.write(frame, path, mode="overwrite", options={**OPTIONS, "hoodie.datasource.write.operation": "delete"})

@@ -56,8 +56,8 @@ def is_foreign(context: TableContext, instant: Instant) -> bool:
     try:
         return plan is not None and not is_sealed(plan)
     except CorruptData:
-        # Neither can execute it; see `rollback`.
-        return False
+        # Neither can execute such a rollback, see `rollback`; Hudi may just be writing the plan of a restore.
+        return instant.action is Action.RESTORE
 
 
 def running_in_hudi(context: TableContext, timeline: Timeline, settings: CommitSettings) -> tuple[str, ...]:
