@@ -112,8 +112,7 @@ class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
                 f"options {', '.join(left)} of Table.create apply to the returned table object only, because a table does not "
                 "store them: pass them to Table(...) too"
             )
-        create = partial(
-            cls._create,
+        return cls._create(
             uri,
             name=name,
             record_key=record_key,
@@ -122,15 +121,11 @@ class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
             table_type=table_type,
             schema=schema,
             storage_options=storage_options,
+            options=options,
+            stored_defaults=stored,
             environment=environment,
+            exist_ok=exist_ok,
         )
-        try:
-            return create(options={**stored, **(options or {})})
-        except TableExists:
-            if not exist_ok:
-                raise
-        # An existing table keeps its defaults.
-        return create(options=options, exist_ok=True)
 
     @classmethod
     def _create(
@@ -145,22 +140,33 @@ class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
         schema: pa.Schema | None = None,
         storage_options: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
+        stored_defaults: Mapping[str, str] | None = None,
         environment: Environment | None = None,
         exist_ok: bool = False,
     ) -> Table:
-        """Create a table as `create`, without storing options of reads, writes and services."""
+        """Create a table as `create`. Of the options that do not define the table, it stores ``stored_defaults`` only.
+
+        An existing table keeps its defaults.
+        """
         uri, storage_options = resolve_location(uri, storage_options)
         storage = open_storage(uri, storage_options)
-        parsed = parse_options(options)
-        requested = with_table_arguments(
-            parsed, name=name, record_key=record_key, partition_by=partition_by, ordering=ordering, table_type=table_type
+        with_arguments = partial(
+            with_table_arguments,
+            name=name,
+            record_key=record_key,
+            partition_by=partition_by,
+            ordering=ordering,
+            table_type=table_type,
         )
-        settings = settings_with_name(storage, requested)
+        new_options = parse_options({**(stored_defaults or {}), **(options or {})})
         try:
-            make_table(storage, environment or SystemEnvironment(), parsed, settings, schema)
+            new_settings = settings_with_name(storage, with_arguments(new_options))
+            make_table(storage, environment or SystemEnvironment(), new_options, new_settings, schema)
         except TableExists:
             if not exist_ok:
                 raise
+            requested = with_arguments(parse_options(options))
+            settings = settings_with_name(storage, requested)
             existing_config = load_table_config(storage)
             check_same_table(requested, new_table_config(new_table_properties(settings, schema)), existing_config, storage.uri)
             existing = cls(uri, storage_options, options, environment=environment)

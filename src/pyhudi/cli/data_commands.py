@@ -291,7 +291,7 @@ def export(
     names = split_names(columns)
     opened, given = open_for_call(table, storage, options)
     scan = opened.scan(names, filter, as_of, options=given)
-    # Nobody else can have made a file or a link of a random name, in a shared folder either.
+    # No other process can have created a file or link under a random name, not even in a shared folder.
     unfinished = file.with_name(f"{file.name}.{uuid.uuid4().hex}.unfinished")
     rows = 0
     try:

@@ -79,7 +79,7 @@ def create_index(table: Table, statement: CreateIndex) -> None:
 
 
 def _option_name(key: str) -> str:
-    """The name of an option of a function in its spelling, whatever the case of the statement."""
+    """Return the declared spelling of an option of an index function; names match regardless of case."""
     names = {option.name.lower(): option.name for function in COLUMN_FUNCTIONS.values() for option in function.options}
     return names.get(key.lower(), key.lower())
 

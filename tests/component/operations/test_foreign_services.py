@@ -264,6 +264,20 @@ def test_requested_restore_of_a_dead_process_does_not_block_writers(tmp_path: Pa
     assert not table.timeline().pending()
 
 
+def test_restore_whose_plan_is_incomplete_blocks_writers_until_the_timeline_shows_no_activity(tmp_path: Path) -> None:
+    """Hudi may be writing the plan."""
+    table, _ = restorable(tmp_path / "t")
+    restore = str(int(table.timeline().completed_writes()[-1].request_time) + 1000)
+    table.context.timeline.request(restore, Action.RESTORE, b"")
+    with pytest.raises(TableState, match="did not finish"):
+        table.upsert(rows(b="1"))
+    for file in (tmp_path / "t" / ".hoodie" / "timeline").iterdir():
+        os.utime(file, (1e9, 1e9))
+    table.upsert(rows(b="1"))
+    assert sorted(table.scan(["v"]).to_arrow()["v"].to_pylist()) == ["1", "2"]
+    assert not table.timeline().pending()
+
+
 CLEAN_ALWAYS = {**QUIET, "hoodie.clean.automatic": True, "hoodie.clean.commits.retained": 1}
 
 

@@ -333,3 +333,13 @@ def test_create_stores_options_as_defaults_and_warns_of_others(tmp_path: Path) -
 def test_the_options_of_a_first_write_are_not_stored(tmp_path: Path) -> None:
     hp.write(tmp_path / "t", {"id": [1]}, record_key="id", options={"hoodie.index.type": "SIMPLE"})
     assert not [key for key, _ in hp.Table(tmp_path / "t").config.properties if key.startswith(PREFIX)]
+
+
+def test_a_stored_compaction_of_a_copy_on_write_table_can_be_removed_as_the_error_says(tmp_path: Path) -> None:
+    table = hp.Table.create(tmp_path / "t", record_key="id", options={"hoodie.compact.inline": True})
+    remedy = {f"{PREFIX}hoodie.compact.inline": None}
+    with pytest.raises(hp.InvalidRequest, match="nothing to compact") as caught:
+        hp.Table(tmp_path / "t").upsert({"id": [1]})
+    assert f'set_properties({{"{next(iter(remedy))}": None}})' in str(caught.value)
+    table.set_properties(remedy)
+    assert hp.Table(tmp_path / "t").upsert({"id": [1]}).rows_inserted == 1

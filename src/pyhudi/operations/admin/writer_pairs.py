@@ -171,7 +171,7 @@ def _library(context: TableContext, instant: Instant) -> str:
     try:
         return PYHUDI if is_sealed(context.timeline.read(instant)) else HUDI
     except CorruptData:
-        # JSON of older table versions has no checksum, whoever wrote it; Hudi is the other writer of them.
+        # JSON of older table versions has no checksum, whichever library wrote it; it counts as written by Hudi.
         return HUDI
 
 

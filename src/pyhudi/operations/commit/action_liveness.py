@@ -46,7 +46,8 @@ def is_action_dead(context: TableContext, instant: Instant, settings: CommitSett
 def is_foreign(context: TableContext, instant: Instant) -> bool:
     """Return True for a pending service, rollback or restore of Hudi: it has no heartbeat.
 
-    Rollbacks of PyHudi, and its restores that have ended, have none either; their plans have a checksum.
+    Rollbacks of PyHudi, and its restores that have ended, have none either; their plans have a checksum. A restore whose
+    plan is unreadable counts as one of Hudi.
     """
     if instant.action.is_write or last_heartbeat_ms(context.storage, instant.request_time) is not None:
         return False

@@ -69,6 +69,7 @@ from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.operations.write.writer_spec import writer_spec
 from pyhudi.options.index_options import BUCKET_ENGINE
 from pyhudi.options.service_options import COMPACT_INLINE
+from pyhudi.options.table_options import OPTION_PREFIX
 from pyhudi.options.write_options import GROUP
 from pyhudi.planning.conflicts import NEW_KEYS_IN_ANY_GROUP, FileGroupId, WriteStart, new_bucket, new_keys
 from pyhudi.planning.record_placement import WorkloadProfile
@@ -145,7 +146,7 @@ def planned_write(
     if settings.services.requires_compaction and context.config.is_cow:
         raise InvalidRequest(
             f"{COMPACT_INLINE}=true: the table at {context.storage.uri} is copy-on-write, which has nothing to compact; leave it "
-            "out"
+            f'out, and if the table stores it, remove it: set_properties({{"{OPTION_PREFIX}{COMPACT_INLINE}": None}})'
         )
     if shape.is_consistent_hashing and context.config.is_cow:
         raise InvalidRequest(
