@@ -13,6 +13,7 @@ from pyhudi import Table, TableState, WriteConflict
 from pyhudi.format.instants import Action, Instant
 from pyhudi.operations.commit.planned_commit import PlannedCommit
 from pyhudi.operations.commit.transaction import Transaction
+from tests.interop.background_statements import BEGIN, END
 from tests.interop.oracle import ApacheHudi
 
 STRATEGY = "hoodie.write.lock.conflict.resolution.strategy"
@@ -34,31 +35,9 @@ THEIRS = {
     "hoodie.write.lock.wait_time_ms_between_retry": "100",
 }
 EXECUTE = "CALL run_clustering(table => 'clustered', op => 'execute')"
-BEGIN = """
-import threading
-
-def work():
-    try:
-        spark.sql(text).collect()
-    except BaseException as error:
-        errors.append(str(error))
-
-for key, value in options.items():
-    spark.conf.set(key, value)
-errors = []
-thread = threading.Thread(target=work)
-spark.held = thread, errors
-thread.start()
-result = None
-"""
 IS_RUNNING = """
 thread, errors = spark.held
 result = thread.is_alive()
-"""
-END = """
-thread, errors = spark.held
-thread.join()
-result = errors
 """
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from tests.interop.background_statements import BEGIN, END
 from tests.interop.oracle import ApacheHudi, HudiFailure
 
 OPTIONS: dict[str, Any] = {
@@ -22,23 +23,6 @@ OPTIONS: dict[str, Any] = {
 }
 # For as long as the slowest machine takes to our commit.
 THEIRS = {**OPTIONS, "hoodie.write.lock.num_retries": "6000", "hoodie.write.lock.wait_time_ms_between_retry": "100"}
-BEGIN = """
-import threading
-
-def work():
-    try:
-        spark.sql(text)
-    except BaseException as error:
-        errors.append(str(error))
-
-for key, value in options.items():
-    spark.conf.set(key, value)
-errors = []
-thread = threading.Thread(target=work)
-spark.held = thread, errors
-thread.start()
-result = None
-"""
 WAITS = """
 thread, errors = spark.held
 stacks = jvm.java.lang.Thread.getAllStackTraces()
@@ -46,12 +30,6 @@ frames = (str(frame) for found in stacks.keySet().toArray() for frame in stacks.
 result = not thread.is_alive() or any("TimeGeneratorBase.lock" in frame for frame in frames)
 """
 """Whether the statement waits for the lock, to have the time of its instant."""
-
-END = """
-thread, errors = spark.held
-thread.join()
-result = errors
-"""
 
 
 def table_with_commits(hudi: ApacheHudi, path: Path, kind: str) -> None:

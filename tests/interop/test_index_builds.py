@@ -13,6 +13,7 @@ from pyhudi import Table
 from pyhudi.format.instants import Instant
 from pyhudi.operations.commit.planned_commit import PlannedCommit
 from pyhudi.operations.commit.transaction import Transaction
+from tests.interop.background_statements import BEGIN, END
 from tests.interop.oracle import ApacheHudi
 
 LOCK: dict[str, Any] = {
@@ -27,23 +28,6 @@ THEIRS = {
     "hoodie.write.lock.wait_time_ms_between_retry": "100",
     "hoodie.metadata.index.check.timeout.seconds": "120",
 }
-BEGIN = """
-import threading
-
-def work():
-    try:
-        spark.sql("CREATE INDEX record_index ON built (id)")
-    except BaseException as error:
-        errors.append(str(error))
-
-for key, value in options.items():
-    spark.conf.set(key, value)
-errors = []
-thread = threading.Thread(target=work)
-spark.held = thread, errors
-thread.start()
-result = None
-"""
 STARTED = """
 import glob
 thread, errors = spark.held
@@ -54,11 +38,6 @@ thread, errors = spark.held
 stacks = jvm.java.lang.Thread.getAllStackTraces()
 frames = (str(frame) for found in stacks.keySet().toArray() for frame in stacks.get(found) or ())
 result = not thread.is_alive() or any("IndexingCatchupTask.awaitInstantCaughtUp" in frame for frame in frames)
-"""
-END = """
-thread, errors = spark.held
-thread.join()
-result = errors
 """
 
 
@@ -80,7 +59,7 @@ def test_index_contains_a_write_that_commits_during_its_build(
 
     def during_the_build(self: Transaction, planned: PlannedCommit) -> Instant:
         if builds:
-            hudi.run(BEGIN, options=THEIRS)
+            hudi.run(BEGIN, text="CREATE INDEX record_index ON built (id)", options=THEIRS)
             condition, deadline = builds.pop(), time.monotonic() + 120
             while not hudi.run(condition, path=str(path)):
                 assert time.monotonic() < deadline
