@@ -335,7 +335,7 @@ def test_the_options_of_a_first_write_are_not_stored(tmp_path: Path) -> None:
     assert not [key for key, _ in hp.Table(tmp_path / "t").config.properties if key.startswith(PREFIX)]
 
 
-def test_a_stored_compaction_of_a_copy_on_write_table_can_be_removed_as_the_error_says(tmp_path: Path) -> None:
+def test_stored_compaction_of_a_copy_on_write_table_is_removed_by_the_remedy_in_the_error(tmp_path: Path) -> None:
     table = hp.Table.create(tmp_path / "t", record_key="id", options={"hoodie.compact.inline": True})
     remedy = {f"{PREFIX}hoodie.compact.inline": None}
     with pytest.raises(hp.InvalidRequest, match="nothing to compact") as caught:
